@@ -1,0 +1,240 @@
+"""A tool: a typed Python function with what a model and a guard need to know about it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, cast, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from tools.errors import ERROR_KINDS, Kind, ToolDefinitionError
+
+Tier: TypeAlias = Literal["safe", "dangerous"]
+
+RESULT_LIMIT: Final = 20_000
+"""Characters a result may have unless a tool says otherwise."""
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}\Z")
+_CONTEXT: Final = "context"
+
+
+def _no_facts() -> Mapping[str, object]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a call carries that the model neither sees nor sets.
+
+    ``thread_id`` and ``call_id`` name the call for good; ``step`` is the step of the run; ``approved_by`` is who
+    or what released the call (a person's name, or the guard that decided), None where nobody did; ``facts`` holds
+    what the application looked up, such as the address on the record. The facts are copied and read-only.
+    """
+
+    thread_id: str = ""
+    call_id: str = ""
+    step: int = 0
+    approved_by: str | None = None
+    facts: Mapping[str, object] = field(default_factory=_no_facts)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", types.MappingProxyType(dict(self.facts)))
+
+    def __reduce__(self) -> tuple[type[ToolContext], tuple[str, str, int, str | None, dict[str, object]]]:
+        return ToolContext, (self.thread_id, self.call_id, self.step, self.approved_by, dict(self.facts))
+
+    @property
+    def idempotency_key(self) -> str:
+        """One text for (thread, call), the same on every re-run and different for every other pair."""
+        return json.dumps([self.thread_id, self.call_id])
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function offered to a model. Made by ``tool``; calling it calls the function.
+
+    ``arguments_model`` validates arguments strictly and refuses unknown ones. ``result_limit`` is in characters.
+    ``errors`` maps exception classes the function is known to raise to the kind the model is told. ``dry_run`` has
+    the same parameters and says what the function would do, without doing it.
+    """
+
+    name: str
+    description: str
+    function: Callable[..., object]
+    arguments_model: type[BaseModel]
+    parameters: tuple[str, ...]
+    result_type: object
+    tier: Tier
+    result_limit: int
+    errors: Mapping[type[Exception], Kind]
+    dry_run: Callable[..., object] | None
+    takes_context: bool
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self.function(*args, **kwargs)
+
+    def json_schema(self) -> dict[str, object]:
+        """The JSON schema of the arguments: an object that allows nothing beyond what it names."""
+        return self.arguments_model.model_json_schema(by_alias=True, schema_generator=_SchemaWithoutTitles)
+
+    def openai_schema(self) -> dict[str, object]:
+        """The tool as an entry of ``tools`` in a chat completions request."""
+        function = {"name": self.name, "description": self.description, "parameters": self.json_schema()}
+        return {"type": "function", "function": function}
+
+    def anthropic_schema(self) -> dict[str, object]:
+        """The tool as an entry of ``tools`` in a messages request."""
+        return {"name": self.name, "description": self.description, "input_schema": self.json_schema()}
+
+
+class _SchemaWithoutTitles(GenerateJsonSchema):
+    """Leaves out generated titles: they repeat the names and cost tokens."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+
+@overload
+def tool(function: Callable[..., object], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    tier: Tier = "safe",
+    result_limit: int = RESULT_LIMIT,
+    errors: Mapping[type[Exception], Kind] | None = None,
+    dry_run: Callable[..., object] | None = None,
+) -> Callable[[Callable[..., object]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    tier: Tier = "safe",
+    result_limit: int = RESULT_LIMIT,
+    errors: Mapping[type[Exception], Kind] | None = None,
+    dry_run: Callable[..., object] | None = None,
+) -> Tool | Callable[[Callable[..., object]], Tool]:
+    """Turn a typed function with a docstring into a ``Tool``; use as ``@tool`` or ``@tool(tier="dangerous")``.
+
+    The docstring is what the model reads. Every parameter needs a type; ``Annotated[..., Field(description=...)]``
+    describes it. A parameter named ``context`` of type ``ToolContext`` is filled in by ``execute`` and hidden from
+    the model. Raises ``ToolDefinitionError`` for anything a model or a guard could not work with.
+    """
+
+    def build(target: Callable[..., object]) -> Tool:
+        return _build(target, name, tier, result_limit, dict(errors or {}), dry_run)
+
+    return build if function is None else build(function)
+
+
+def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """The tools by their names. Raises ``ToolDefinitionError`` when two have the same name."""
+    found: dict[str, Tool] = {}
+    for item in tools:
+        if item.name in found:
+            raise ToolDefinitionError(item.name, "two tools have this name; give one of them another `name`")
+        found[item.name] = item
+    return found
+
+
+def _build(
+    function: Callable[..., object],
+    name: str | None,
+    tier: Tier,
+    result_limit: int,
+    errors: dict[type[Exception], Kind],
+    dry_run: Callable[..., object] | None,
+) -> Tool:
+    label = name if name is not None else getattr(function, "__name__", type(function).__name__)
+    if not _NAME.match(label):
+        raise ToolDefinitionError(label, "a name is a letter and then up to 63 letters, digits, '_' or '-'")
+    description = inspect.getdoc(function) if getattr(function, "__doc__", None) else None
+    if not description or not description.strip():
+        raise ToolDefinitionError(label, "it has no docstring; write what it does, for the model that chooses it")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise ToolDefinitionError(label, "it is a coroutine or a generator; write a plain function that returns")
+    if tier not in ("safe", "dangerous"):
+        raise ToolDefinitionError(label, f"tier {tier!r} is not one of 'safe', 'dangerous'")
+    if result_limit < 1:
+        raise ToolDefinitionError(label, f"result_limit is {result_limit}; at least 1 character is needed")
+    _check_errors(label, errors)
+    signature, hints = _signature(label, function)
+    if dry_run is not None and list(inspect.signature(dry_run).parameters) != list(signature.parameters):
+        raise ToolDefinitionError(label, "dry_run must have the same parameters as the function")
+    parameters = tuple(item for item in signature.parameters if item != _CONTEXT)
+    return Tool(
+        name=label,
+        description=description.strip(),
+        function=function,
+        arguments_model=_arguments_model(label, signature, hints),
+        parameters=parameters,
+        result_type=hints["return"],
+        tier=tier,
+        result_limit=result_limit,
+        errors=types.MappingProxyType(errors),
+        dry_run=dry_run,
+        takes_context=_CONTEXT in signature.parameters,
+    )
+
+
+def _check_errors(label: str, errors: Mapping[type[Exception], Kind]) -> None:
+    for error, kind in errors.items():
+        if not (isinstance(error, type) and issubclass(error, Exception)):
+            raise ToolDefinitionError(label, f"errors: {error!r} is not an exception class")
+        if kind not in ERROR_KINDS:
+            raise ToolDefinitionError(label, f"errors: {kind!r} is not one of {sorted(ERROR_KINDS)}")
+
+
+def _signature(label: str, function: Callable[..., object]) -> tuple[inspect.Signature, dict[str, object]]:
+    signature = inspect.signature(function)
+    try:
+        hints = cast("dict[str, object]", get_type_hints(function, include_extras=True))
+    except (NameError, TypeError) as error:
+        raise ToolDefinitionError(label, f"its annotations cannot be read: {error}") from error
+    if "return" not in hints:
+        raise ToolDefinitionError(label, "it does not say what it returns; add a return annotation")
+    for name, parameter in signature.parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ToolDefinitionError(label, f"parameter {name!r} is not a named one; a model passes names only")
+        if name not in hints:
+            raise ToolDefinitionError(label, f"parameter {name!r} has no type")
+        if (name == _CONTEXT) != (hints[name] is ToolContext):
+            raise ToolDefinitionError(
+                label, f"parameter {name!r}: the name 'context' and the type ToolContext go together, or neither"
+            )
+    return signature, hints
+
+
+def _arguments_model(label: str, signature: inspect.Signature, hints: dict[str, object]) -> type[BaseModel]:
+    # The fields have neutral names and the parameters' names as aliases, so that a parameter may be called
+    # `copy`, `schema` or `_x` without meeting the attributes of a pydantic model.
+    fields: dict[str, tuple[object, FieldInfo]] = {}
+    parameters = [item for name, item in signature.parameters.items() if name != _CONTEXT]
+    for place, parameter in enumerate(parameters):
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[argument_field(place)] = (hints[parameter.name], Field(default, alias=parameter.name))
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    try:
+        model = create_model(f"{label}_arguments", __config__=config, **fields)  # type: ignore[call-overload]
+        model.model_json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise ToolDefinitionError(label, f"a parameter has a type without a JSON form: {error}") from error
+    return cast("type[BaseModel]", model)
+
+
+def argument_field(place: int) -> str:
+    """The name of the field of an arguments model that holds the parameter at this place."""
+    return f"argument_{place}"
