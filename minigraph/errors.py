@@ -1,0 +1,200 @@
+"""Every error the engine raises.
+
+    Exception
+    ├── MinigraphError
+    │   ├── InvalidUpdateError            an update, input or merge that the state's keys do not allow
+    │   │   └── UnstorableValueError      a value that has no exact stored form
+    │   ├── EmptyInputError               nothing to do: no input and nothing stored
+    │   ├── GraphRecursionError           the step limit was reached (also a RecursionError)
+    │   ├── GraphDrained                  the run was asked to stop and did, with everything saved
+    │   ├── GraphDefinitionError          the graph is not well formed (also a ValueError)
+    │   ├── UnknownTargetError            a router, goto or Send names no node (also a ValueError)
+    │   ├── RoutingTypeError              a router returned something that is no target (also a TypeError)
+    │   ├── UnknownInterruptError         an answer names no open question (also a RuntimeError)
+    │   ├── AmbiguousAnswerError          one answer, several open questions (also a RuntimeError)
+    │   ├── SwallowedInterruptError       a node caught the pause signal and went on
+    │   ├── UnknownOutcomeError           a once() call began and its end was never recorded
+    │   ├── UnknownCheckpointError        no such checkpoint, or no such namespace (also a ValueError)
+    │   ├── UnknownNodeError              a stored task names a node that this graph lacks
+    │   ├── NodeTimeoutError              a node ran longer than it may
+    │   ├── NodeCancelledError            a node raised CancelledError itself
+    │   └── StorageError                  a saver could not do what was asked
+    │       ├── ThreadConflictError       somebody else moved the thread meanwhile; nothing was stored
+    │       └── DecodeError               stored bytes that are not what a saver writes
+    BaseException
+    └── GraphSignal
+        ├── GraphInterrupt                the pause signal of interrupt(); never catch it
+        └── ParentCommand                 a Command on its way to the parent graph
+
+`NodeError` is not raised: it is what an error handler receives.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minigraph.types import Command, Interrupt
+
+
+def nearest(name: object, allowed: Iterable[str]) -> str:
+    """A hint `; did you mean 'x'?` for a misspelt name, or an empty string."""
+    close = difflib.get_close_matches(str(name), list(allowed), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def listing(names: Iterable[object]) -> str:
+    """Names for an error message, sorted, at most 20 of them."""
+    texts = sorted(repr(name) for name in names)
+    return ", ".join(texts[:20]) + (f", ... ({len(texts)} in all)" if len(texts) > 20 else "") or "(none)"
+
+
+class MinigraphError(Exception):
+    """Base of every error of the engine."""
+
+
+class InvalidUpdateError(MinigraphError):
+    """An update that the state does not allow; `node` and `key` say where."""
+
+    def __init__(self, message: str, *, node: str | None = None, key: str | None = None) -> None:
+        super().__init__(message)
+        self.node, self.key = node, key
+
+
+class UnstorableValueError(InvalidUpdateError, TypeError):
+    """A value without an exact stored form; `path` leads to it inside the key (`$[0].name`), `type_name` is its type."""
+
+    def __init__(self, message: str, *, node: str | None = None, key: str | None = None, path: str = "$", type_name: str = "") -> None:
+        super().__init__(message, node=node, key=key)
+        self.path, self.type_name = path, type_name
+
+
+class EmptyInputError(MinigraphError):
+    """There is no input and no stored state to go on from."""
+
+
+class GraphRecursionError(MinigraphError, RecursionError):
+    """The run needed more steps than `recursion_limit` allows; `last_nodes` ran last. What was done is saved."""
+
+    def __init__(self, message: str, *, limit: int, last_nodes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.limit, self.last_nodes = limit, last_nodes
+
+
+class GraphDrained(MinigraphError):
+    """The run stopped at a step boundary because it was asked to; go on with `invoke(None, config)`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the run was drained: {reason}; everything is saved, go on with invoke(None, config)")
+        self.reason = reason
+
+
+class GraphDefinitionError(MinigraphError, ValueError):
+    """The graph is not well formed."""
+
+
+class UnknownTargetError(MinigraphError, ValueError):
+    """A router, goto or Send names something that is no node; `value` is what it named."""
+
+    def __init__(self, message: str, *, node: str, value: object, choices: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.node, self.value, self.choices = node, value, choices
+
+
+class RoutingTypeError(MinigraphError, TypeError):
+    """A router returned a value of a type that can be no target."""
+
+
+class UnknownInterruptError(MinigraphError, RuntimeError):
+    """An answer names a question that is not open; nothing was written. `ids` are the ones that match nothing."""
+
+    def __init__(self, message: str, *, ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.ids = ids
+
+
+class AmbiguousAnswerError(MinigraphError, RuntimeError):
+    """One plain answer for several open questions; `ids` are theirs."""
+
+    def __init__(self, message: str, *, ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.ids = ids
+
+
+class SwallowedInterruptError(MinigraphError):
+    """A node caught the pause signal of `interrupt()` and went on."""
+
+
+class UnknownOutcomeError(MinigraphError):
+    """A `once()` call began in an earlier try and its end was never recorded: it may or may not have happened."""
+
+    def __init__(self, message: str, *, node: str, key: str) -> None:
+        super().__init__(message)
+        self.node, self.key = node, key
+
+
+class UnknownCheckpointError(MinigraphError, ValueError):
+    """The thread has no such checkpoint or namespace."""
+
+
+class UnknownNodeError(MinigraphError):
+    """A stored task waits for a node that this graph does not have."""
+
+    def __init__(self, message: str, *, node: str) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+class NodeTimeoutError(MinigraphError):
+    """One try of a node took longer than its time-out (`seconds`)."""
+
+    def __init__(self, message: str, *, node: str, seconds: float) -> None:
+        super().__init__(message)
+        self.node, self.seconds = node, seconds
+
+
+class NodeCancelledError(MinigraphError):
+    """A node raised `CancelledError` although nobody cancelled the run."""
+
+
+class StorageError(MinigraphError):
+    """A saver could not do what was asked; nothing was stored."""
+
+
+class ThreadConflictError(StorageError):
+    """The thread moved on since this run read it: another run won, and nothing of this one was stored."""
+
+
+class DecodeError(StorageError):
+    """Stored bytes that no saver of this release writes."""
+
+
+class GraphSignal(BaseException):
+    """Control flow inside a run. Not an Exception, so that `except Exception` in a node lets it pass."""
+
+
+class GraphInterrupt(GraphSignal):
+    """Raised by `interrupt()` to pause the run; `interrupts` are the questions."""
+
+    def __init__(self, interrupts: tuple[Interrupt, ...] = ()) -> None:
+        super().__init__(interrupts)
+        self.interrupts = interrupts
+
+
+class ParentCommand(GraphSignal):
+    """Carries a Command to the parent graph."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__(command)
+        self.command = command
+
+
+@dataclass(frozen=True, slots=True)
+class NodeError:
+    """What an error handler receives as `error`: which node failed, and how."""
+
+    node: str
+    error: Exception

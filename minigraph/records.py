@@ -1,0 +1,161 @@
+"""The records that travel between the step, the run, the drivers and the savers: plain, frozen, picklable.
+
+A checkpoint lists the tasks that are due next. Running a task gives one result. A `Write` is everything a saver
+stores in one transaction; `Stored` is what it gives back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from minigraph.types import UNSET, Interrupt, Send, Unset
+
+START_NODE = "__start__"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One unit of work of a step.
+
+    `payload` is UNSET for a task that an edge asked for (its node reads the state); a `Send` task carries its
+    argument there. `index` is the position among the Sends of the step (0 for edge tasks). The id is derived from
+    the checkpoint that first listed the task, the node and the index: stable on a re-run, new on a fork.
+    """
+
+    id: str
+    node: str
+    index: int = 0
+    payload: Any = UNSET
+
+    @property
+    def is_send(self) -> bool:
+        return not isinstance(self.payload, Unset)
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The stored outcome of one `once()` call; `done` is False between the call's start and its end."""
+
+    key: str
+    done: bool
+    value: Any = None
+
+
+class Finished(msgspec.Struct, frozen=True, tag="finished"):
+    """A task whose node and routers succeeded: its writes in order, and where it goes besides its static edges."""
+
+    task_id: str
+    node: str
+    writes: tuple[tuple[str, Any], ...] = ()
+    targets: tuple[str | Send, ...] = ()
+    follow_edges: bool = True
+    cached: bool = False
+    asked: tuple[Interrupt, ...] = ()
+    answers: tuple[Any, ...] = ()
+
+
+class Paused(msgspec.Struct, frozen=True, tag="paused"):
+    """A task that asked and waits.
+
+    `asked` are the task's own questions in call order, `answers` their answers so far; `inner` are open questions of
+    child graphs and `given` the answers (by interrupt id) accepted for them. `recorded` are its `once()` outcomes.
+    """
+
+    task_id: str
+    node: str
+    asked: tuple[Interrupt, ...] = ()
+    answers: tuple[Any, ...] = ()
+    inner: tuple[Interrupt, ...] = ()
+    given: tuple[tuple[str, Any], ...] = ()
+    recorded: tuple[Recorded, ...] = ()
+
+    @property
+    def open(self) -> tuple[Interrupt, ...]:
+        """The questions that still wait for an answer."""
+        given = {key for key, _ in self.given}
+        return self.asked[len(self.answers) :] + tuple(i for i in self.inner if i.id not in given)
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """A task that raised (or was cancelled): it stays due. Answers it had been given are kept for the next try.
+
+    `kept` is the node's own result where only a router failed: the next try asks the routers alone.
+    """
+
+    task_id: str
+    node: str
+    error_type: str
+    message: str
+    cancelled: bool = False
+    asked: tuple[Interrupt, ...] = ()
+    answers: tuple[Any, ...] = ()
+    inner: tuple[Interrupt, ...] = ()
+    given: tuple[tuple[str, Any], ...] = ()
+    recorded: tuple[Recorded, ...] = ()
+    kept: Finished | None = None
+
+
+Result = Finished | Paused | Failed
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The state after one step, the tasks due next and the joins in progress.
+
+    source: "input" (new input waits to be applied), "loop" (a step ended), "update" (somebody edited the state) or
+    "fork" (a branch from an older checkpoint). `joins` maps a list edge ("a+b:c") to the sources seen so far.
+    `deferred` are triggered nodes that wait until nothing else is due. `ran` are the nodes whose results made this
+    state. `written` is kept by child graphs only: what they hand back to their parent, write by write. `owner` is the
+    parent task a child run belongs to. `created_at` is a label (ISO 8601, UTC); the order is the saver's.
+    """
+
+    id: str
+    parent_id: str | None
+    step: int
+    source: str
+    created_at: str
+    values: dict[str, Any]
+    due: tuple[Task, ...] = ()
+    deferred: tuple[str, ...] = ()
+    joins: dict[str, tuple[str, ...]] = {}
+    ran: tuple[str, ...] = ()
+    written: tuple[tuple[str, Any], ...] = ()
+    owner: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class NewCheckpoint(msgspec.Struct, frozen=True):
+    """A checkpoint to store, with its parent's state so that a saver can store what changed.
+
+    `previous` is None where the checkpoint has no parent.
+    """
+
+    checkpoint: Checkpoint
+    previous: Checkpoint | None
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Everything that one transaction stores for one thread and namespace.
+
+    `revision` is the revision of the head that the writer saw (0: there was none). If the stored one differs, nothing
+    is stored and ThreadConflictError is raised. Otherwise the checkpoints are added in order, the results are
+    inserted or replaced by (checkpoint id, task id), the head moves to the last new checkpoint (if any) and the
+    revision grows by one.
+    """
+
+    thread_id: str
+    namespace: str
+    revision: int
+    checkpoints: tuple[NewCheckpoint, ...] = ()
+    results: tuple[tuple[str, Result], ...] = ()
+    removed: tuple[tuple[str, str], ...] = ()
+    """Results to forget, by (checkpoint id, task id)."""
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A checkpoint as stored, with the results recorded for its due tasks and the thread's head at reading time."""
+
+    checkpoint: Checkpoint
+    results: tuple[Result, ...]
+    head_id: str
+    revision: int
+    sequence: int
