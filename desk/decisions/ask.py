@@ -162,7 +162,8 @@ class Asker:
     """Picks questions for case after case so that both answers to every question come up about equally often."""
 
     def __init__(self, rng: Random, split: Split) -> None:
-        self.rng, self.split = rng, split
+        self.rng = rng
+        self.split: Split = split
         self.counts: Counter[tuple[str, Answer]] = Counter()
 
     def ask(self, sample: Sample) -> tuple[dict[str, PlainQuestion], dict[str, Answer]]:

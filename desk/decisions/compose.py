@@ -148,7 +148,8 @@ class Writer:
     """Puts a plan into words: picks wordings, fills slots, orders the parts."""
 
     def __init__(self, rng: Random, parts: Mapping[str, tuple[str, ...]], split: Split, situation: Situation) -> None:
-        self.rng, self.parts, self.split, self.situation = rng, parts, split, situation
+        self.rng, self.parts, self.situation = rng, parts, situation
+        self.split: Split = split
         self.new_person: Person = draw_other_person(rng, split, "own_domains", situation.writer)
 
     def request(self, plan: Plan) -> str:

@@ -91,7 +91,7 @@ def load_pools(folder: Path = POOLS) -> Pools:
     Raises:
         PoolError: a file or part is missing, or a slot is not allowed or lacking.
     """
-    parts = {split: _split_parts(split, folder) for split in SPLITS}
+    parts: dict[Split, dict[str, tuple[str, ...]]] = {split: _split_parts(split, folder) for split in SPLITS}
     return Pools(_keep_apart(parts))
 
 

@@ -1,0 +1,155 @@
+"""Routes composed from a scripted reading, with probabilities worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import date, timedelta
+
+import pytest
+
+from decider import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer
+from desk.decisions.label import INTENTS
+from desk.policy import ROUTES, Case, Event, Registration
+from desk.routing import (
+    FLAGS,
+    GUARD,
+    QUESTIONS,
+    RoutingError,
+    allow_probability,
+    best_route,
+    direct_distribution,
+    policy_probability,
+    route_distribution,
+)
+
+TODAY = date(2026, 3, 2)
+
+
+def case(days: int = 20, *, record: bool = True, paid: int = 300, request: str = "Hello.", taken: int = 5) -> Case:
+    event = Event("E1", "Weaving", "Turin", TODAY + timedelta(days=days), 10, taken, False, 300)
+    registration = Registration("Ida Moe", "ida@example.org", "confirmed", paid)
+    return Case(TODAY, event, registration if record else None, request)
+
+
+def answers(
+    intent: Mapping[str, float], route: str = "escalate", guard: float = 1.0, **flags: float
+) -> dict[str, Answer]:
+    given: dict[str, Answer] = {flag: NoulAnswer(flags.get(flag, 0.0)) for flag in FLAGS}
+    given["intent"] = ChoiceAnswer(
+        max(intent, key=lambda each: intent[each]), {each: intent.get(each, 0.0) for each in INTENTS}
+    )
+    given["route"] = ChoiceAnswer(route, {each: float(each == route) for each in ROUTES})
+    given["guard"] = NoulAnswer(guard)
+    return given
+
+
+def test_all_that_is_asked() -> None:
+    assert set(QUESTIONS) == {"intent", "route", "guard", *FLAGS}
+    assert QUESTIONS["guard"] == GUARD
+    assert isinstance(QUESTIONS["intent"], Choice)
+    assert QUESTIONS["intent"].options == INTENTS
+    assert isinstance(QUESTIONS["exception"], Noul)
+
+
+def test_a_sure_reading_gives_a_sure_route() -> None:
+    assert route_distribution(case(), answers({"cancel": 1.0}))["send_email"] == 1.0
+    assert route_distribution(case(paid=501), answers({"cancel": 1.0}))["escalate"] == 1.0
+    assert route_distribution(case(record=False), answers({"cancel": 1.0}))["ask_user"] == 1.0
+    assert route_distribution(case(), answers({"ask_event": 1.0}))["retrieve"] == 1.0
+
+
+def test_probabilities_of_readings_with_one_route_add_up() -> None:
+    got = route_distribution(
+        case(), answers({"refund_amount": 0.5, "days_to_event": 0.2, "cancel": 0.3}, asks_person=0.1)
+    )
+    assert got == pytest.approx(
+        {"retrieve": 0.0, "calculate": 0.63, "send_email": 0.27, "ask_user": 0.0, "escalate": 0.1}
+    )
+
+
+def test_the_name_of_the_new_person_decides_between_acting_and_asking() -> None:
+    got = route_distribution(case(), answers({"transfer": 1.0}, names_person=0.7))
+    assert (got["send_email"], got["ask_user"]) == (pytest.approx(0.7), pytest.approx(0.3))
+
+
+def test_bending_is_the_mean_of_two_opinions() -> None:
+    got = route_distribution(case(), answers({"cancel": 1.0}, outside_rules=0.4, exception=0.5, override=0.5))
+    assert got["escalate"] == pytest.approx((0.4 + 0.75) / 2)
+
+
+def test_another_address_needs_more_than_the_model_where_all_addresses_are_the_records() -> None:
+    own = case(request="Mail ida@EXAMPLE.org.")
+    other = case(request="Mail boss@example.net.")
+    assert route_distribution(own, answers({"cancel": 1.0}, other_email=0.9))["escalate"] == 0.0
+    assert route_distribution(other, answers({"cancel": 1.0}, other_email=0.9))["escalate"] == pytest.approx(0.9)
+    assert route_distribution(other, answers({"cancel": 1.0}, other_email=0.0))["escalate"] == 0.0
+    assert route_distribution(case(), answers({"cancel": 1.0}, other_email=0.9))["escalate"] == pytest.approx(0.9)
+
+
+def test_routes_always_sum_to_one() -> None:
+    spread = dict.fromkeys(INTENTS, 0.1)
+    flags = dict.fromkeys(FLAGS, 0.3)
+    for each in (case(), case(1), case(record=False), case(request="a@b.example, c@d.example")):
+        assert sum(route_distribution(each, answers(spread, **flags)).values()) == pytest.approx(1.0)
+
+
+def test_the_direct_router_repeats_the_models_choice() -> None:
+    assert direct_distribution(answers({"cancel": 1.0}, route="retrieve"))["retrieve"] == 1.0
+
+
+def test_of_equal_routes_the_careful_one_is_taken() -> None:
+    assert (
+        best_route({"retrieve": 0.0, "calculate": 0.0, "send_email": 0.5, "ask_user": 0.5, "escalate": 0.0})
+        == "ask_user"
+    )
+    assert (
+        best_route({"retrieve": 0.6, "calculate": 0.0, "send_email": 0.0, "ask_user": 0.0, "escalate": 0.4})
+        == "retrieve"
+    )
+
+
+def test_questions_about_one_rule_follow_the_records() -> None:
+    given = answers({"transfer": 1.0}, names_person=0.7)
+    assert policy_probability("P2", case(14), given) == 1.0
+    assert policy_probability("P2", case(13), given) == 0.0
+    assert policy_probability("P3", case(2), given) == 0.7
+    assert policy_probability("P3", case(1), given) == 0.0
+
+
+def test_a_mail_to_the_record_is_as_likely_allowed_as_the_lower_opinion_says() -> None:
+    sure = answers({"cancel": 1.0}, guard=0.8)
+    assert allow_probability(case(), {"to": "ida@example.org"}, sure) == 0.8
+    unsure = answers({"cancel": 0.6, "ask_event": 0.4}, guard=0.8)
+    assert allow_probability(case(), {"to": "ida@example.org"}, unsure) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("to", ["boss@example.net", "ida@example.org, boss@example.net", "", None])
+def test_a_mail_to_anything_else_is_never_allowed(to: object) -> None:
+    assert allow_probability(case(), {"to": to}, answers({"cancel": 1.0})) == 0.0
+    assert allow_probability(case(record=False), {"to": to}, answers({"cancel": 1.0})) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "question"),
+    [
+        ({"exception": NoulAnswer(math.nan)}, "exception"),
+        ({"exception": NoulAnswer(1.2)}, "exception"),
+        ({"asks_person": ChoiceAnswer("yes", {"yes": 1.0, "no": 0.0})}, "asks_person"),
+        ({"intent": NoulAnswer(0.5)}, "intent"),
+        ({"intent": ChoiceAnswer("cancel", {"cancel": 1.0})}, "intent"),
+        ({"intent": ChoiceAnswer("cancel", dict.fromkeys(INTENTS, 0.5))}, "intent"),
+        ({"intent": ChoiceAnswer("cancel", dict.fromkeys(INTENTS, math.nan))}, "intent"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused(change: dict[str, Answer], question: str) -> None:
+    with pytest.raises(RoutingError) as caught:
+        route_distribution(case(), {**answers({"cancel": 1.0}), **change})
+    assert caught.value.question == question
+
+
+def test_a_missing_answer_is_refused() -> None:
+    given = answers({"cancel": 1.0})
+    del given["outside_rules"]
+    with pytest.raises(RoutingError, match="outside_rules"):
+        route_distribution(case(), given)
