@@ -1,5 +1,10 @@
 """Typed tools for agents: a function, what a model may know of it, and one result for every call."""
 
+from tools.address import is_plain_address, same_address
+from tools.audit import AuditedTools, AuditLog, AuditRow
+from tools.budget import Round, run_calls
+from tools.calculator import CalculationError, calculate, evaluate
+from tools.email import RECORD_EMAIL, Mailer, send_email_tool
 from tools.errors import (
     BudgetError,
     InvalidArgumentsError,
@@ -13,18 +18,35 @@ from tools.errors import (
     ToolError,
     ToolsError,
     ToolStorageError,
-    UnknownOutcomeError,
+    UnknownDeliveryError,
 )
 from tools.execute import ToolCall, ToolResult, error_result, execute
+from tools.outbox import Delivery, DeliveryState
+from tools.retrieve import Document, DocumentIndex, Passage, search_tool
+from tools.smtp import Outcome, SmtpTransport, Transport
 from tools.tool import Tier, Tool, ToolContext, tool, tools_by_name
 
 __all__ = [
+    "RECORD_EMAIL",
+    "AuditLog",
+    "AuditRow",
+    "AuditedTools",
     "BudgetError",
+    "CalculationError",
+    "Delivery",
+    "DeliveryState",
+    "Document",
+    "DocumentIndex",
     "InvalidArgumentsError",
     "KeyConflictError",
     "Kind",
+    "Mailer",
     "NotPermittedError",
+    "Outcome",
+    "Passage",
     "ResultTooLargeError",
+    "Round",
+    "SmtpTransport",
     "StorageBusyError",
     "TemporaryToolError",
     "Tier",
@@ -36,9 +58,17 @@ __all__ = [
     "ToolResult",
     "ToolStorageError",
     "ToolsError",
-    "UnknownOutcomeError",
+    "Transport",
+    "UnknownDeliveryError",
+    "calculate",
     "error_result",
+    "evaluate",
     "execute",
+    "is_plain_address",
+    "run_calls",
+    "same_address",
+    "search_tool",
+    "send_email_tool",
     "tool",
     "tools_by_name",
 ]

@@ -9,7 +9,7 @@
         |   `-- KeyConflictError     one key, two different contents
         |-- ResultTooLargeError      ask for less                        kind "too_large"
         |-- BudgetError              no calls left                       kind "budget"
-        |-- UnknownOutcomeError      may have happened; never repeated   kind "failed"
+        |-- UnknownDeliveryError     may have happened; never repeated   kind "failed"
         `-- ToolStorageError         a file that cannot be used          kind "failed"
             `-- StorageBusyError     another writer holds the file       kind "temporary"
 
@@ -31,7 +31,7 @@ Kind: TypeAlias = Literal[
     "failed",
 ]
 
-ERROR_KINDS: frozenset[str] = frozenset(
+ERROR_KINDS: frozenset[Kind] = frozenset(
     {"invalid_arguments", "temporary", "not_permitted", "unknown_tool", "too_large", "budget", "failed"}
 )
 
@@ -92,7 +92,7 @@ class BudgetError(ToolError):
     kind: ClassVar[Kind] = "budget"
 
 
-class UnknownOutcomeError(ToolError):
+class UnknownDeliveryError(ToolError):
     """The effect may or may not have happened; it is never repeated without a person."""
 
 

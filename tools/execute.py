@@ -58,7 +58,10 @@ class ToolCall:
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the name and the arguments; neither the id nor the order of keys counts."""
         content = self.raw_arguments if self.arguments is None else self.arguments
-        text = json.dumps([self.name, content], sort_keys=True, default=repr)
+        try:
+            text = json.dumps([self.name, content], sort_keys=True, default=repr)
+        except (ValueError, TypeError, RecursionError):  # not JSON, so `execute` refuses it too
+            text = json.dumps([self.name, self.raw_arguments])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -128,7 +131,7 @@ def read_arguments(text: str) -> dict[str, object]:
 def _execute(
     call: ToolCall, tools: Iterable[Tool] | Mapping[str, Tool], context: ToolContext, dry_run: bool
 ) -> ToolResult:
-    known = dict(tools) if isinstance(tools, Mapping) else tools_by_name(tools)
+    known = cast("Mapping[str, Tool]", tools) if isinstance(tools, Mapping) else tools_by_name(tools)
     found = known.get(call.name)
     if found is None:
         names = ", ".join(sorted(known)) or "none"
@@ -191,9 +194,12 @@ def _kind(error: Exception, found: Tool) -> Kind:
         if item in found.errors:
             return found.errors[cast("type[Exception]", item)]
     if isinstance(error, ToolError):
-        own = type(error).kind
-        return own if own in ERROR_KINDS else "failed"
-    return next((_STANDARD_KINDS[item] for item in classes if item in _STANDARD_KINDS), "failed")
+        kind = type(error).kind
+        return kind if kind in ERROR_KINDS else "failed"
+    for item in classes:
+        if item in _STANDARD_KINDS:
+            return _STANDARD_KINDS[item]
+    return "failed"
 
 
 def _describe(error: BaseException) -> str:
