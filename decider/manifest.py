@@ -1,0 +1,70 @@
+"""The file decider.json of a model folder: what the weights are, how they are to be used, how good they were."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from decider.answers import Calibration
+from decider.errors import ModelFileError
+from decider.layout import Limits, Markers
+
+FORMAT: Final = 1
+MODEL_FILE: Final = "model.onnx"
+TOKENIZER_FILE: Final = "tokenizer.json"
+MANIFEST_FILE: Final = "decider.json"
+GOLDEN_FILE: Final = "golden.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The contents of decider.json. `sha256` is that of model.onnx, `tokenizer_sha256` that of tokenizer.json."""
+
+    format: int
+    name: str
+    sha256: str
+    tokenizer_sha256: str
+    markers: Markers
+    limits: Limits
+    calibration: Calibration
+    training: Mapping[str, object] = field(default_factory=dict)
+    metrics: Mapping[str, object] = field(default_factory=dict)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read decider.json and check both files against it; raises ModelFileError for anything missing or different."""
+    path = folder / MANIFEST_FILE
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        raise ModelFileError(
+            path, "the model is not there", "Train it with python -m decider.train, or give the path of its folder."
+        ) from None
+    except msgspec.DecodeError as error:
+        raise ModelFileError(path, f"it cannot be read ({error})", "Restore the file.") from error
+    if manifest.format != FORMAT:
+        raise ModelFileError(path, f"its format is {manifest.format}", f"This version reads format {FORMAT}.")
+    for name, expected in ((MODEL_FILE, manifest.sha256), (TOKENIZER_FILE, manifest.tokenizer_sha256)):
+        file = folder / name
+        if not file.is_file():
+            raise ModelFileError(file, "the file is missing", "Restore it from the repository.")
+        if sha256(file) != expected:
+            raise ModelFileError(file, "its sha256 is not the one in decider.json", "Restore it from the repository.")
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write decider.json."""
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    (folder / MANIFEST_FILE).write_bytes(text + b"\n")
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,159 @@
+"""What can be asked about a state: `Noul` (yes or no) and `Choice` (one of several options).
+
+The records check themselves when they are made, so a question that exists can be asked. Plain dictionaries with a
+`type` field are accepted wherever a record is; fields that are not known are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from decider.errors import QuestionError
+from decider.rendering import render
+
+MIN_OPTIONS = 2
+MAX_OPTIONS = 255
+
+Text: TypeAlias = "str | dict[str, object] | list[object]"
+"""Text, or a structure that JSON can hold, which is rendered to text."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoulCriteria:
+    """What "yes" (`true`) and "no" (`false`) mean for a Noul; at least one of the two is described."""
+
+    true: Text | None = None
+    false: Text | None = None
+
+    def __post_init__(self) -> None:
+        if self.true is None and self.false is None:
+            raise QuestionError("criteria", "neither 'true' nor 'false' is described", "Describe one, or leave it out.")
+        for name, value in (("criteria.true", self.true), ("criteria.false", self.false)):
+            _check_text(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Noul:
+    """A question with the answer yes or no; needs `instructions` or a described outcome in `criteria`."""
+
+    instructions: Text | None = None
+    criteria: NoulCriteria | None = None
+
+    def __post_init__(self) -> None:
+        if self.criteria is not None and not isinstance(self.criteria, NoulCriteria):
+            raise QuestionError(
+                "criteria", f"it is a {type(self.criteria).__name__}", "Write NoulCriteria(true=..., false=...)."
+            )
+        if self.instructions is None and self.criteria is None:
+            raise QuestionError("instructions", "nothing is asked", "Give instructions or criteria.")
+        _check_text("instructions", self.instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A question with 2 to 255 options, of which one is the answer.
+
+    `criteria` maps each option to its description; None means that the name alone says it.
+    """
+
+    criteria: Mapping[str, Text | None]
+    instructions: Text | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.criteria, Mapping):
+            raise QuestionError(
+                "criteria", f"it is a {type(self.criteria).__name__}", "Write a mapping from option to description."
+            )
+        count = len(self.criteria)
+        if not MIN_OPTIONS <= count <= MAX_OPTIONS:
+            raise QuestionError(
+                "criteria", f"it has {count} option(s)", f"Give {MIN_OPTIONS} to {MAX_OPTIONS} options."
+            )
+        for option, description in self.criteria.items():
+            if not isinstance(option, str) or not option.strip():
+                raise QuestionError("criteria", f"the option {option!r} has no name", "Name options with text.")
+            _check_text("criteria", option)
+            _check_text(f"criteria[{option!r}]", description)
+        _check_text("instructions", self.instructions)
+        object.__setattr__(self, "criteria", dict(self.criteria))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options' names in the order given."""
+        return tuple(self.criteria)
+
+
+Question: TypeAlias = Noul | Choice
+QuestionLike: TypeAlias = Noul | Choice | Mapping[str, object]
+
+
+def read_questions(questions: Mapping[str, QuestionLike]) -> dict[str, Question]:
+    """Return the questions as records, in the order given.
+
+    Raises QuestionError, with the question's id and field, for the first that cannot be asked, and when there is none.
+    """
+    if not isinstance(questions, Mapping) or not questions:
+        raise QuestionError("questions", "there is none", "Give a mapping from question id to question.")
+    records: dict[str, Question] = {}
+    for question_id, question in questions.items():
+        if not isinstance(question_id, str) or not question_id:
+            raise QuestionError("id", f"{question_id!r} is not a name", "Use text that is not empty.", str(question_id))
+        try:
+            records[question_id] = question if isinstance(question, Noul | Choice) else read_question(question)
+        except QuestionError as error:
+            raise error.named(question_id) from None
+    return records
+
+
+def read_question(fields: Mapping[str, object]) -> Question:
+    """Return the record for a plain dictionary with the fields `type`, `instructions` and `criteria`."""
+    if not isinstance(fields, Mapping):
+        raise QuestionError("type", f"it is a {type(fields).__name__}", "Give a Noul, a Choice or a dictionary.")
+    kind = fields.get("type")
+    if kind not in ("noul", "choice"):
+        raise QuestionError("type", f"{kind!r} is not a kind of question", "Write 'noul' or 'choice'.")
+    _refuse_unknown(fields, ("type", "instructions", "criteria"), "")
+    instructions = _text(fields, "instructions")
+    criteria = fields.get("criteria")
+    if kind == "noul":
+        return Noul(instructions, None if criteria is None else _read_noul_criteria(criteria))
+    if not isinstance(criteria, Mapping):
+        raise QuestionError("criteria", "the options are missing", "Write a mapping from option to description.")
+    return Choice({option: _text(criteria, option, "criteria.") for option in criteria}, instructions)
+
+
+def _read_noul_criteria(criteria: object) -> NoulCriteria:
+    if isinstance(criteria, NoulCriteria):
+        return criteria
+    if not isinstance(criteria, Mapping):
+        raise QuestionError("criteria", f"it is a {type(criteria).__name__}", "Write {'true': ..., 'false': ...}.")
+    _refuse_unknown(criteria, ("true", "false"), "criteria.")
+    return NoulCriteria(_text(criteria, "true", "criteria."), _text(criteria, "false", "criteria."))
+
+
+def _refuse_unknown(fields: Mapping[str, object], known: tuple[str, ...], prefix: str) -> None:
+    for name in fields:
+        if name not in known:
+            raise QuestionError(f"{prefix}{name}", "this field is not known", f"Allowed are {', '.join(known)}.")
+
+
+def _text(fields: Mapping[str, object], name: str, prefix: str = "") -> Text | None:
+    value = fields.get(name)
+    if value is None or isinstance(value, str | dict | list):
+        return value
+    raise QuestionError(f"{prefix}{name}", f"it is a {type(value).__name__}", "Write text, an object or a list.")
+
+
+def _check_text(field: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str | dict | list):
+        raise QuestionError(field, f"it is a {type(value).__name__}", "Write text, an object or a list.")
+    if not value or (isinstance(value, str) and not value.strip()):
+        raise QuestionError(field, "it is empty", "Write what is meant, or None.")
+    try:
+        render(value)
+    except ValueError as error:
+        raise QuestionError(field, str(error), "Write text that JSON can hold.") from None

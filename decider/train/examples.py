@@ -1,0 +1,72 @@
+"""Reads labelled examples: JSON Lines, one state with its questions and their right answers a line.
+
+    {"state": "...", "questions": {"id": {"type": "noul", ...}}, "answers": {"id": true | false | "option" | null}}
+
+`null` says that the state does not hold the answer: an even spread is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from decider.errors import QuestionError, TrainingDataError
+from decider.questions import Choice, Noul, Question, read_questions
+
+Label = bool | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A state, its questions, and the right answer to each: yes or no, an option's name, or None."""
+
+    state: object
+    questions: Mapping[str, Question]
+    answers: Mapping[str, Label]
+
+
+def read_examples(path: Path) -> list[Example]:
+    """Read a file of examples; raises TrainingDataError for the first line that cannot be used, and for no lines."""
+    examples: list[Example] = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                examples.append(_read_line(path, number, line))
+    if not examples:
+        raise TrainingDataError(path, 1, "the file holds no examples", "Generate it first.")
+    return examples
+
+
+def target(question: Question, answer: Label) -> list[float]:
+    """Return what the model should say: [P(yes)] for a Noul, one probability an option for a Choice."""
+    if isinstance(question, Noul):
+        return [0.5 if answer is None else float(bool(answer))]
+    count = len(question.options)
+    return [1 / count if answer is None else float(option == answer) for option in question.options]
+
+
+def _read_line(path: Path, number: int, line: str) -> Example:
+    try:
+        fields = json.loads(line)
+        state, raw_questions, answers = fields["state"], fields["questions"], fields["answers"]
+        questions = read_questions(raw_questions)
+    except (json.JSONDecodeError, KeyError, TypeError, QuestionError) as error:
+        raise TrainingDataError(
+            path, number, f"it cannot be read ({error!r})", "Write state, questions and answers."
+        ) from error
+    if not isinstance(answers, dict) or set(answers) != set(questions):
+        raise TrainingDataError(path, number, "answers and questions have different ids", "Answer every question.")
+    for name, question in questions.items():
+        if not _fits(question, answers[name]):
+            raise TrainingDataError(
+                path, number, f"{answers[name]!r} is no answer to {name!r}", "Write true, false, an option or null."
+            )
+    return Example(state, questions, answers)
+
+
+def _fits(question: Question, answer: object) -> bool:
+    if answer is None:
+        return True
+    return answer in question.options if isinstance(question, Choice) else isinstance(answer, bool)

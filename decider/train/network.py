@@ -1,0 +1,93 @@
+"""The network: a BERT encoder whose attention mask is derived from the layout's integers, and a head for two logits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from decider.layout import STATE
+from decider.train.base import Base, Shape
+
+LOGITS: Final = 2  # column 0 for a Noul, column 1 for an option
+
+
+class Layer(nn.Module):
+    """Self-attention and a feed-forward part, each followed by a sum and a normalisation, as in BERT."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.projected = nn.Linear(shape.hidden, 3 * shape.hidden)
+        self.joined = nn.Linear(shape.hidden, shape.hidden)
+        self.attention_norm = nn.LayerNorm(shape.hidden, eps=shape.epsilon)
+        self.widen = nn.Linear(shape.hidden, shape.inner)
+        self.narrow = nn.Linear(shape.inner, shape.hidden)
+        self.output_norm = nn.LayerNorm(shape.hidden, eps=shape.epsilon)
+
+    def forward(self, hidden: Tensor, sees: Tensor) -> Tensor:
+        """Return the next hidden states, (rows, tokens, hidden); `sees` is boolean, (rows, 1, tokens, tokens)."""
+        query, key, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.projected(hidden).chunk(3, dim=-1)
+        )
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=sees)
+        hidden = self.attention_norm(hidden + self.joined(mixed.transpose(1, 2).flatten(2)))
+        normed: Tensor = self.output_norm(hidden + self.narrow(functional.gelu(self.widen(hidden))))
+        return normed
+
+
+class Network(nn.Module):
+    """Four integer arrays (rows, tokens) in, logits (rows, tokens, 2) out."""
+
+    def __init__(self, base: Base) -> None:
+        super().__init__()
+        shape = base.shape
+        self.markers = base.markers
+        self.words = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.places = nn.Embedding(shape.positions, shape.hidden)
+        self.norm = nn.LayerNorm(shape.hidden, eps=shape.epsilon)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.dense = nn.Linear(shape.hidden, shape.hidden)
+        self.out = nn.Linear(shape.hidden, LOGITS)
+        # What the two markers learn; the vocabulary itself stays as it was pretrained.
+        self.marker_words = nn.Parameter(torch.zeros(2, shape.hidden))
+        if base.weights:
+            missing, unexpected = self.load_state_dict(base.weights, strict=False)
+            if unexpected or any(not name.startswith(("dense", "out", "marker_words")) for name in missing):
+                raise ValueError(f"the base does not fit the network: missing {missing}, unexpected {unexpected}")
+        self.words.weight.requires_grad_(False)
+        self.places.weight.requires_grad_(False)
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, question_ids: Tensor, option_ids: Tensor) -> Tensor:
+        """Return the logits; see decider.layout for the meaning of the inputs."""
+        is_noul, is_option = input_ids == self.markers.noul, input_ids == self.markers.option
+        hidden = self.words(input_ids) + self.places(position_ids)
+        if self.marker_words.requires_grad:
+            hidden = (
+                hidden + is_noul.unsqueeze(-1) * self.marker_words[0] + is_option.unsqueeze(-1) * self.marker_words[1]
+            )
+        hidden = self.norm(hidden)
+        sees = who_sees_whom(question_ids, option_ids, is_option)
+        for layer in self.layers:
+            hidden = layer(hidden, sees)
+        logits: Tensor = self.out(functional.gelu(self.dense(hidden)))
+        return logits
+
+    @torch.no_grad()
+    def settle_markers(self) -> None:
+        """Write what the markers learned into the vocabulary, so the exported graph has one table."""
+        for index, token in enumerate((self.markers.noul, self.markers.option)):
+            self.words.weight[token] += self.marker_words[index]
+        self.marker_words.zero_()
+        self.marker_words.requires_grad_(False)
+
+
+def who_sees_whom(question_ids: Tensor, option_ids: Tensor, is_option_marker: Tensor) -> Tensor:
+    """Return the mask of shape (rows, 1, tokens, tokens): entry [.., i, j] says whether token i sees token j."""
+    question, other_question = question_ids.unsqueeze(2), question_ids.unsqueeze(1)
+    option, other_option = option_ids.unsqueeze(2), option_ids.unsqueeze(1)
+    both_markers = is_option_marker.unsqueeze(2) & is_option_marker.unsqueeze(1)
+    within = (other_option == 0) | (option == other_option) | both_markers
+    return ((other_question == STATE) | ((question == other_question) & within)).unsqueeze(1)
