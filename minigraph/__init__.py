@@ -1,1 +1,51 @@
+"""minigraph: a small typed state-machine engine with LangGraph's semantics and without LangGraph."""
 
+from minigraph.compiled import CompiledGraph, JoinNeverFiredWarning
+from minigraph.context import Runtime, get_config, get_runtime, get_stream_writer, interrupt
+from minigraph.graph import StateGraph
+from minigraph.messages import MessagesState, add_messages
+from minigraph.types import (
+    END,
+    START,
+    CachePolicy,
+    Command,
+    GraphOutput,
+    Interrupt,
+    Overwrite,
+    RetryPolicy,
+    RunControl,
+    RunnableConfig,
+    Send,
+    StateSnapshot,
+    StateUpdate,
+    TimeoutPolicy,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "END",
+    "START",
+    "CachePolicy",
+    "Command",
+    "CompiledGraph",
+    "GraphOutput",
+    "Interrupt",
+    "JoinNeverFiredWarning",
+    "MessagesState",
+    "Overwrite",
+    "RetryPolicy",
+    "RunControl",
+    "RunnableConfig",
+    "Runtime",
+    "Send",
+    "StateGraph",
+    "StateSnapshot",
+    "StateUpdate",
+    "TimeoutPolicy",
+    "add_messages",
+    "get_config",
+    "get_runtime",
+    "get_stream_writer",
+    "interrupt",
+]

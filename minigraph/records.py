@@ -126,11 +126,13 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class NewCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint to store, with its parent's state so that a saver can store what changed.
 
-    `previous` is None where the checkpoint has no parent.
+    `previous` is None where the checkpoint has no parent. `kept` may name keys whose lists are known to begin with the
+    very items of the parent's (a list that was only appended to); a saver then need not compare them.
     """
 
     checkpoint: Checkpoint
     previous: Checkpoint | None
+    kept: frozenset[str] = frozenset()
 
 
 class Write(msgspec.Struct, frozen=True):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypedDict, final
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, final
+
+TargetT = TypeVar("TargetT")
 
 START: Final = "__start__"
 """The virtual node where every run begins."""
@@ -40,14 +42,10 @@ UNSET: Final = Unset()
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Runs `node` in the next step with `arg` as its whole input, whatever the state is.
-
-    `timeout` (seconds) overrides the node's own; async nodes only.
-    """
+    """Runs `node` in the next step with `arg` as its whole input, whatever the state is."""
 
     node: str
     arg: Any = None
-    timeout: float | timedelta | TimeoutPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,13 @@ class Overwrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Generic[TargetT]):
     """Updates the state and says where to go; as the input of a run it also answers questions.
 
     From a node: `update` is applied like a returned dict, `goto` (a node name, a Send or a list of them) adds to the
     static edges. `graph=Command.PARENT` applies both in the parent graph. As input: `resume` answers an open
-    question; a non-empty dict whose keys all look like interrupt ids answers several.
+    question; a non-empty dict whose keys all look like interrupt ids answers several. `-> Command[Literal["a", "b"]]`
+    on a node tells where its Commands may go.
     """
 
     PARENT: ClassVar[Literal["__parent__"]] = "__parent__"

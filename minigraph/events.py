@@ -1,0 +1,122 @@
+"""The payloads of a run's events, in the shapes LangGraph's stream modes have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minigraph.context import Scope
+from minigraph.identifiers import timestamp
+from minigraph.records import Checkpoint, Failed, Finished, Paused
+from minigraph.state import ROOT
+from minigraph.structure import Graph
+from minigraph.work import Job, Outcome, read_input
+
+MODES = ("values", "updates", "custom", "tasks", "checkpoints", "debug")
+_KINDS: dict[str, tuple[str, ...]] = {
+    "values": ("values",),
+    "updates": ("updates",),
+    "custom": ("custom",),
+    "task": ("tasks", "debug"),
+    "task_result": ("tasks", "debug"),
+    "checkpoint": ("checkpoints", "debug"),
+}
+
+
+def wanted(kind: str, modes: frozenset[str]) -> bool:
+    """Whether any of the requested modes shows events of this kind."""
+    return any(mode in modes for mode in _KINDS[kind])
+
+
+def chunks(kind: str, step: int, payload: Any, modes: Sequence[str]) -> list[tuple[str, Any]]:
+    """An event as (mode, chunk) pairs, one for each requested mode that shows it."""
+    shown = []
+    for mode in modes:
+        if mode not in _KINDS[kind]:
+            continue
+        if mode == "debug":
+            shown.append((mode, {"step": step, "timestamp": timestamp(), "type": kind, "payload": payload}))
+        else:
+            shown.append((mode, payload))
+    return shown
+
+
+def values(graph: Graph, state: Mapping[str, Any]) -> Any:
+    """The whole state, private keys too, in the order the keys were declared."""
+    if ROOT in graph.channels:
+        return state.get(ROOT)
+    return {key: state[key] for key in graph.channels if key in state}
+
+
+def paused_values(graph: Graph, state: Mapping[str, Any], questions: Sequence[Any]) -> Any:
+    """The state together with the questions that hold it."""
+    shown = values(graph, state)
+    return {**shown, "__interrupt__": tuple(questions)} if isinstance(shown, dict) else {"__interrupt__": tuple(questions)}
+
+
+def update(result: Finished) -> dict[str, Any]:
+    """{node: what it wrote}; several writes of one key give a list of dicts; nothing gives None."""
+    chunk: dict[str, Any] = {result.node: written(result.writes)}
+    return {**chunk, "__metadata__": {"cached": True}} if result.cached else chunk
+
+
+def written(writes: Sequence[tuple[str, Any]]) -> Any:
+    """Writes as an update: a dict, a list of dicts where a key comes twice, None where there are none."""
+    if not writes:
+        return None
+    if writes[0][0] == ROOT:
+        return writes[-1][1]
+    parts: list[dict[str, Any]] = [{}]
+    for key, value in writes:
+        if key in parts[-1]:
+            parts.append({})
+        parts[-1][key] = value
+    return parts[0] if len(parts) == 1 else parts
+
+
+def task(job: Job) -> dict[str, Any]:
+    """A task that is about to run."""
+    node = job.scope.graph.nodes[job.task.node]
+    try:
+        given = read_input(job, node.view)
+    except Exception as error:  # the task itself will fail with it; the event only shows
+        given = {"__error__": repr(error)}
+    triggers = ("__send__",) if job.task.is_send else (f"branch:to:{job.task.node}",)
+    return {"id": job.task.id, "name": job.task.node, "input": given, "triggers": triggers}
+
+
+def task_result(outcome: Outcome) -> dict[str, Any]:
+    """A task that has run: its error, its result, its questions."""
+    result = outcome.result
+    assert result is not None
+    return {
+        "id": result.task_id,
+        "name": result.node,
+        "error": outcome.error if isinstance(result, Failed) else None,
+        "result": written(result.writes) or {} if isinstance(result, Finished) else {},
+        "interrupts": [{"value": q.value, "id": q.id} for q in result.open] if isinstance(result, Paused) else [],
+    }
+
+
+def checkpoint(scope: Scope, new: Checkpoint, old: Checkpoint | None) -> dict[str, Any]:
+    """A checkpoint that was made: configuration, values, what is due next."""
+    return {
+        "config": config_of(scope.thread_id, scope.namespace, new.id),
+        "parent_config": None if old is None else config_of(scope.thread_id, scope.namespace, old.id),
+        "values": values(scope.graph, new.values),
+        "metadata": metadata_of(new),
+        "next": [t.node for t in new.due],
+        "tasks": [{"id": t.id, "name": t.node, "interrupts": (), "state": None} for t in new.due],
+    }
+
+
+def config_of(thread_id: str, namespace: str, checkpoint_id: str | None) -> dict[str, Any]:
+    """The configuration that names a checkpoint (or, without an id, a namespace's head)."""
+    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    return {"configurable": place if checkpoint_id is None else {**place, "checkpoint_id": checkpoint_id}}
+
+
+def metadata_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """A checkpoint's metadata as snapshots show it."""
+    return {"source": checkpoint.source, "step": checkpoint.step, "parents": {}, **checkpoint.metadata}
+

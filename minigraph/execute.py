@@ -1,0 +1,348 @@
+"""Two thin drivers that carry out what `run.py` asks for: with threads, and with asyncio. They decide nothing.
+
+A single task runs in the caller's own thread; a step of several uses a thread pool. Each task runs in a copy of the
+caller's context, so context variables never leak from node to node.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextvars
+import functools
+import os
+import queue
+import time
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from minigraph.context import Event, Scope
+from minigraph.effects import Effect, Emit, History, Load, Save, Settle, Start, Stop, Wait
+from minigraph.types import START
+from minigraph.work import Invoke, Job, Outcome, Sleep, Work, failed, work
+
+if TYPE_CHECKING:
+    from minigraph.checkpoint.base import Saver
+
+Item = Outcome | Event
+
+
+def perform(job: Job, emit: Any) -> Outcome:
+    """Runs one job to its end in this thread."""
+    return contextvars.copy_context().run(_drive_work, work(job, emit))
+
+
+def _drive_work(steps: Work) -> Outcome:
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                answer = _carry_out(effect)
+            except BaseException as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(answer)
+    except StopIteration as stop:
+        outcome: Outcome = stop.value
+        return outcome
+
+
+def _carry_out(effect: Invoke | Sleep) -> Any:
+    if isinstance(effect, Sleep):
+        time.sleep(effect.seconds)
+        return None
+    if effect.callee.is_async:
+        raise TypeError(
+            f"{effect.callee.function!r} (node {effect.context.task.node!r}) is async; run the graph with ainvoke or astream"
+        )
+    return effect.callee.function(effect.argument, **effect.keywords())
+
+
+class ThreadDriver:
+    """Runs effects synchronously. Use as a context manager, so that no thread outlives the run."""
+
+    def __init__(self, saver: Saver | None, scope: Scope | None = None) -> None:
+        self.saver, self.scope = saver, scope
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        self._items: queue.SimpleQueue[Item | BaseException] = queue.SimpleQueue()
+        self._futures: dict[concurrent.futures.Future[Outcome], Job] = {}
+        self._inline: Job | None = None
+        self._saving: concurrent.futures.Future[int] | None = None
+        self._save_pool: concurrent.futures.ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> ThreadDriver:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for pool in (self._pool, self._save_pool):
+            if pool is not None:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def events(self, steps: Generator[Effect, Any, Any]) -> Iterator[Event]:
+        """Runs a generator of effects and yields what it emits."""
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                effect = steps.send(answer) if error is None else steps.throw(error)
+            except StopIteration:
+                return
+            answer = error = None
+            if isinstance(effect, Emit):
+                yield effect.event
+                continue
+            try:
+                answer = self._carry_out(effect)
+            except BaseException as caught:
+                error = caught
+
+    def result(self, steps: Generator[Effect, Any, Any]) -> Any:
+        """Runs a generator of effects that emits nothing, and returns what it returns."""
+
+        def keep() -> Generator[Effect, Any, None]:
+            nonlocal value
+            value = yield from steps
+
+        value: Any = None
+        for _ in self.events(keep()):
+            pass
+        return value
+
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case Start(jobs):
+                self._start(jobs)
+            case Wait():
+                return self._wait()
+            case Stop():
+                return self._stop()
+            case Save(write, background):
+                self._settle()
+                saver = _needed(self.saver)
+                if not background:
+                    return saver.put(write)
+                self._save_pool = self._save_pool or concurrent.futures.ThreadPoolExecutor(1, "minigraph-save")
+                self._saving = self._save_pool.submit(saver.put, write)
+            case Settle():
+                self._settle()
+            case Load(thread_id, namespace, checkpoint_id):
+                return _needed(self.saver).get(thread_id, namespace, checkpoint_id)
+            case History(thread_id, namespace, before, limit, wanted):
+                found = _needed(self.saver).history(thread_id, namespace, before=before, limit=limit, filter=wanted)
+                return list(found)
+        return None
+
+    def _start(self, jobs: tuple[Job, ...]) -> None:
+        if len(jobs) == 1 and (jobs[0].task.node == START or not jobs[0].scope.live):
+            self._inline = jobs[0]
+            return
+        if self._pool is None:
+            limit = jobs[0].scope.max_concurrency or min(32, (os.cpu_count() or 1) + 4)
+            self._pool = concurrent.futures.ThreadPoolExecutor(limit, "minigraph-node")
+        for job in jobs:
+            future = self._pool.submit(contextvars.copy_context().run, perform, job, self._items.put)
+            self._futures[future] = job
+            future.add_done_callback(self._collect)
+
+    def _collect(self, future: concurrent.futures.Future[Outcome]) -> None:
+        if not future.cancelled():
+            error = future.exception()
+            self._items.put(future.result() if error is None else error)
+
+    def _wait(self) -> list[Item]:
+        if self._inline is not None:
+            job, self._inline = self._inline, None
+            items: list[Item] = []
+            outcome = perform(job, items.append)
+            return [*items, outcome]
+        found = [self._items.get()]
+        while not self._items.empty():
+            found.append(self._items.get())
+        return self._checked(found)
+
+    def _checked(self, found: list[Item | BaseException]) -> list[Item]:
+        items: list[Item] = []
+        for item in found:
+            if isinstance(item, BaseException):
+                raise item
+            items.append(item)
+        return items
+
+    def _stop(self) -> list[Item]:
+        for future in self._futures:
+            future.cancel()
+        concurrent.futures.wait(self._futures)
+        self._futures.clear()
+        found: list[Item] = []
+        while not self._items.empty():
+            item = self._items.get()
+            if not isinstance(item, BaseException):
+                found.append(item)
+        return found
+
+    def _settle(self) -> None:
+        if self._saving is not None:
+            saving, self._saving = self._saving, None
+            saving.result()
+
+
+class AsyncDriver:
+    """Runs effects with asyncio: async nodes as tasks, sync nodes in worker threads."""
+
+    def __init__(self, saver: Saver | None, scope: Scope | None = None) -> None:
+        import asyncio
+
+        self.asyncio = asyncio
+        self.saver, self.scope = saver, scope
+        self._items: asyncio.Queue[Item | BaseException] = asyncio.Queue()
+        self._tasks: dict[asyncio.Task[None], Job] = {}
+        self._saving: asyncio.Task[int] | None = None
+        self._loop = asyncio.get_running_loop()
+        limit = scope.max_concurrency if scope is not None else None
+        self._semaphore = asyncio.Semaphore(limit) if limit else None
+
+    async def events(self, steps: Generator[Effect, Any, Any]) -> Any:
+        """Runs a generator of effects and yields what it emits (an async generator)."""
+        answer: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    effect = steps.send(answer) if error is None else steps.throw(error)
+                except StopIteration:
+                    return
+                answer = error = None
+                if isinstance(effect, Emit):
+                    yield effect.event
+                    continue
+                try:
+                    answer = await self._carry_out(effect)
+                except BaseException as caught:
+                    error = caught
+        finally:
+            await self._stop()
+
+    async def result(self, steps: Generator[Effect, Any, Any]) -> Any:
+        """Runs a generator of effects that emits nothing, and returns what it returns."""
+
+        def keep() -> Generator[Effect, Any, None]:
+            nonlocal value
+            value = yield from steps
+
+        value: Any = None
+        async for _ in self.events(keep()):
+            pass
+        return value
+
+    async def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case Start(jobs):
+                for job in jobs:
+                    self._tasks[self._loop.create_task(self._run(job))] = job
+            case Wait():
+                found = [await self._items.get()]
+                while not self._items.empty():
+                    found.append(self._items.get_nowait())
+                for item in found:
+                    if isinstance(item, BaseException):
+                        raise item
+                return found
+            case Stop():
+                return await self._stop()
+            case Save(write, background):
+                await self._settle()
+                self._saving = self._loop.create_task(_needed(self.saver).aput(write))
+                if not background:
+                    await self._settle()
+            case Settle():
+                await self._settle()
+            case Load(thread_id, namespace, checkpoint_id):
+                return await _needed(self.saver).aget(thread_id, namespace, checkpoint_id)
+            case History(thread_id, namespace, before, limit, wanted):
+                return await _needed(self.saver).ahistory(thread_id, namespace, before=before, limit=limit, filter=wanted)
+        return None
+
+    async def _run(self, job: Job) -> None:
+        try:
+            if self._semaphore is None:
+                outcome = await self._drive_work(work(job, self._emit))
+            else:
+                async with self._semaphore:
+                    outcome = await self._drive_work(work(job, self._emit))
+        except self.asyncio.CancelledError as error:
+            outcome = Outcome(job, failed(job, error, cancelled=True), None)
+        except BaseException as error:
+            self._items.put_nowait(error)
+            return
+        self._items.put_nowait(outcome)
+
+    def _emit(self, event: Event) -> None:
+        """Queues an event; sync nodes call this from their worker threads."""
+        try:
+            same_loop = self.asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            same_loop = False
+        if same_loop:
+            self._items.put_nowait(event)
+        else:
+            self._loop.call_soon_threadsafe(self._items.put_nowait, event)
+
+    async def _drive_work(self, steps: Work) -> Outcome:
+        try:
+            effect = next(steps)
+            while True:
+                try:
+                    answer = await self._invoke(effect)
+                except BaseException as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(answer)
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return outcome
+
+    async def _invoke(self, effect: Invoke | Sleep) -> Any:
+        from minigraph.timeouts import limited
+
+        if isinstance(effect, Sleep):
+            return await self.asyncio.sleep(effect.seconds)
+        if effect.callee.async_function is not None:
+            return await effect.callee.async_function(effect.argument)
+        call = functools.partial(effect.callee.function, effect.argument, **effect.keywords())
+        if not effect.callee.is_async and effect.context.task.node != START:
+            answer = await self.asyncio.to_thread(call)
+            return await answer if hasattr(answer, "__await__") else answer
+        if not effect.callee.is_async:
+            return call()
+        return await limited(call, effect)
+
+    async def _stop(self) -> list[Item]:
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await self.asyncio.gather(*tasks, return_exceptions=True)
+        found: list[Item] = []
+        while not self._items.empty():
+            item = self._items.get_nowait()
+            if not isinstance(item, BaseException):
+                found.append(item)
+        return found
+
+    async def _settle(self) -> None:
+        """Waits for the save that is under way; a cancelled run still waits, so that its outcome is known."""
+        if self._saving is None:
+            return
+        saving, self._saving = self._saving, None
+        try:
+            await self.asyncio.shield(saving)
+        except self.asyncio.CancelledError:
+            if saving.cancelled():
+                raise
+            await self.asyncio.wait([saving])
+            saving.result()
+            raise
+
+
+def _needed(saver: Saver | None) -> Saver:
+    assert saver is not None, "a run without a saver neither loads nor saves"
+    return saver

@@ -1,0 +1,47 @@
+"""Identifiers: checkpoints sort by age along their chain; task and interrupt ids are derived, so a re-run finds them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+_INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def new_checkpoint_id(parent_id: str | None) -> str:
+    """A fresh id of 32 hexadecimal digits that sorts after its parent's, even where the clock went backwards."""
+    stamp = time.time_ns()
+    if parent_id is not None:
+        stamp = max(stamp, int(parent_id[:16], 16) + 1)
+    return f"{stamp:016x}{os.urandom(8).hex()}"
+
+
+def timestamp() -> str:
+    """Now, as ISO 8601 in UTC. A label for people; nothing is ordered by it."""
+    return datetime.now(UTC).isoformat()
+
+
+def task_id(checkpoint_id: str, node: str, index: int, is_send: bool) -> str:
+    """The id of a task first listed by a checkpoint: the same on every re-run, another one on a fork."""
+    return _digest(checkpoint_id, node, "send" if is_send else "edge", str(index))
+
+
+def interrupt_id(namespace: str, task: str, index: int) -> str:
+    """The id of the question number `index` of a task."""
+    return _digest(namespace, task, str(index))
+
+
+def looks_like_answers(value: object) -> bool:
+    """Whether a resume value is a map of answers: a non-empty dict whose keys all have the form of interrupt ids."""
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(isinstance(key, str) and _INTERRUPT_ID.fullmatch(key) for key in value)
+    )
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,282 @@
+"""How a run begins: the caller's input and the stored thread become the position the steps go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import msgspec
+
+from minigraph.context import Scope
+from minigraph.effects import Effect, Load, Save
+from minigraph.errors import (
+    AmbiguousAnswerError,
+    EmptyInputError,
+    InvalidUpdateError,
+    UnknownCheckpointError,
+    UnknownInterruptError,
+)
+from minigraph.identifiers import interrupt_id, looks_like_answers, task_id
+from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
+from minigraph.run import Position, stamp
+from minigraph.step import Stamp, merge
+from minigraph.structure import Graph
+from minigraph.types import START, UNSET, Command, Interrupt
+from minigraph.updates import read_update
+
+Opening = Generator[Effect, Any, tuple[Position, bool]]
+"""Ends with the position, and whether it begins with new input (so that breakpoints before the first node hold)."""
+
+
+def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
+    """Turns the input of a run into a position.
+
+    None resumes (an older checkpoint: replays it as a branch), a Command answers, updates or goes somewhere, anything
+    else is new input. Raises EmptyInputError, UnknownCheckpointError, UnknownInterruptError or AmbiguousAnswerError.
+    """
+    stored = yield from load(scope, checkpoint_id)
+    if scope.owner:
+        if stored is not None and stored.checkpoint.owner == scope.owner:
+            position = yield from _answered(scope, position_of(stored), dict(scope.given), strict=False)
+            return position, False
+        return (yield from _with_input(scope, stored, given)), True
+    if isinstance(given, Command):
+        return (yield from _command(scope, stored, given))
+    if given is not None:
+        return (yield from _with_input(scope, stored, given)), True
+    if stored is None:
+        raise EmptyInputError("there is no input, and nothing is stored to go on from; pass the input as a dict")
+    if stored.checkpoint.id == stored.head_id or not stored.checkpoint.due:
+        return position_of(stored), False
+    return (yield from _forked(scope, stored)), False
+
+
+def load(scope: Scope, checkpoint_id: str | None) -> Generator[Effect, Any, Stored | None]:
+    """The stored checkpoint a run starts from, with keys that the state gained since. None for a new thread.
+
+    Raises UnknownCheckpointError where an id was given that is not stored.
+    """
+    if scope.saver is None:
+        return None
+    stored: Stored | None = yield Load(scope.thread_id, scope.namespace, checkpoint_id)
+    if stored is None:
+        if checkpoint_id is not None:
+            raise UnknownCheckpointError(
+                f"thread {scope.thread_id!r}, namespace {scope.namespace!r}: there is no checkpoint {checkpoint_id!r};"
+                " get_state_history(config) lists those there are"
+            )
+        return None
+    return fill(scope.graph, stored)
+
+
+def fill(graph: Graph, stored: Stored) -> Stored:
+    """The stored checkpoint with initial values for keys that were declared after it was written."""
+    values = stored.checkpoint.values
+    missing = {key: value for key, value in graph.initial_values().items() if key not in values}
+    if not missing:
+        return stored
+    checkpoint = msgspec.structs.replace(stored.checkpoint, values={**values, **missing})
+    return msgspec.structs.replace(stored, checkpoint=checkpoint)
+
+
+def position_of(stored: Stored) -> Position:
+    """The position at a stored checkpoint."""
+    results = {result.task_id: result for result in stored.results}
+    return Position(stored.checkpoint, results, stored.revision, stored=stored.checkpoint)
+
+
+def input_position(graph: Graph, stored: Stored | None, given: Any, metadata: dict[str, Any], owner: str = "") -> Position:
+    """The position of new input: a checkpoint whose one task is to apply it. Pending tasks of the old one are dropped."""
+    base = None if stored is None else stored.checkpoint
+    new = stamp(base)
+    full = {join.name for join in graph.joins if base and len(base.joins.get(join.name, ())) == len(join.sources)}
+    checkpoint = Checkpoint(
+        id=new.id,
+        parent_id=None if base is None else base.id,
+        step=-1 if base is None else base.step + 1,
+        source="input",
+        created_at=new.created_at,
+        values=graph.initial_values() if base is None else base.values,
+        due=(Task(task_id(new.id, START, 0, True), START, 0, given),),
+        joins={} if base is None else {name: seen for name, seen in base.joins.items() if name not in full},
+        ran=() if base is None else base.ran,
+        owner=owner,
+        metadata=metadata,
+    )
+    revision = 0 if stored is None else stored.revision
+    return Position(checkpoint, {}, revision, [NewCheckpoint(checkpoint, base)], stored=base)
+
+
+def edited(
+    graph: Graph,
+    base: Checkpoint,
+    finished: Sequence[tuple[Task, Finished]],
+    kept: Sequence[Task],
+    new: Stamp,
+    *,
+    drop_deferred: bool = False,
+) -> Checkpoint:
+    """The "update" checkpoint that an edit of a stored state makes."""
+    if drop_deferred:
+        base = msgspec.structs.replace(base, deferred=())
+    return merge(graph, base, finished, new, source="update", kept=kept)
+
+
+def _with_input(scope: Scope, stored: Stored | None, given: Any) -> Generator[Effect, Any, Position]:
+    return input_position(scope.graph, stored, given, metadata_from(scope), scope.owner)
+    yield
+
+
+def metadata_from(scope: Scope) -> dict[str, Any]:
+    """What the caller wants stored with every checkpoint: scalar entries of metadata and of configurable."""
+    configurable = {
+        key: value
+        for key, value in scope.config.get("configurable", {}).items()
+        if key not in ("thread_id", "checkpoint_id", "checkpoint_ns") and not key.startswith("__")
+    }
+    merged = {**configurable, **(scope.config.get("metadata") or {})}
+    return {key: value for key, value in merged.items() if isinstance(value, str | int | float | bool)}
+
+
+def _command(scope: Scope, stored: Stored | None, command: Command[Any]) -> Opening:
+    if command.graph is not None:
+        raise InvalidUpdateError(f"Command(graph={command.graph!r}) as input: a root graph has no parent graph", node=START)
+    edits = command.update is not None or (command.goto != () and command.goto != [])
+    if command.resume is UNSET and not edits:
+        raise EmptyInputError("Command() is empty; give it resume=, update= or goto=")
+    if command.resume is not UNSET and scope.saver is None:
+        raise RuntimeError("Command(resume=...) needs a checkpointer: compile(checkpointer=...), since an answer goes to a stored run")
+    if stored is None:
+        if command.resume is not UNSET:
+            raise UnknownInterruptError(f"thread {scope.thread_id!r} never ran, so no question of it is open")
+        return (yield from _with_input(scope, None, command)), True
+    position = position_of(stored)
+    at_head = stored.checkpoint.id == stored.head_id
+    answers: dict[str, Any] = {}
+    if command.resume is not UNSET:
+        answers = match_answers(scope, stored, command.resume, closed_too=not at_head)
+    if not at_head:
+        position = yield from _forked(scope, stored, answers)
+        answers = {}
+    if edits:
+        _apply_command(scope, position, command)
+    if answers:
+        position = yield from _answered(scope, position, answers, strict=True)
+    return position, False
+
+
+def _apply_command(scope: Scope, position: Position, command: Command[Any]) -> None:
+    """Applies update and goto of a Command given as input, once, as a checkpoint of its own. Pending tasks stay due."""
+    old = position.checkpoint
+    update = read_update(scope.graph, START, command)
+    task = Task("", START)
+    result = Finished("", START, tuple(update.writes), tuple(update.targets), follow_edges=False)
+    new = edited(scope.graph, old, [(task, result)], old.due, stamp(old))
+    move(position, new)
+
+
+def move(position: Position, new: Checkpoint) -> None:
+    """Makes an edited checkpoint the newest one; results of tasks that stay due go with it."""
+    position.unsaved.append(NewCheckpoint(new, position.checkpoint))
+    position.checkpoint = new
+    position.results = {task.id: position.results[task.id] for task in new.due if task.id in position.results}
+    position.unsaved_results = [(new.id, result) for result in position.results.values()]
+
+
+def match_answers(scope: Scope, stored: Stored, resume: Any, *, closed_too: bool) -> dict[str, Any]:
+    """Answers by interrupt id. A plain answer belongs to the one open question there is.
+
+    `closed_too` (at an older checkpoint) lets an answered question be answered again, on a branch. Raises
+    UnknownInterruptError for ids of no such question and AmbiguousAnswerError for one answer to several.
+    """
+    questions: dict[str, Interrupt] = {}
+    for result in stored.results:
+        if isinstance(result, Paused):
+            questions |= {q.id: q for q in result.open}
+        if closed_too:
+            questions |= {q.id: q for q in result.asked}
+    thread = f"thread {scope.thread_id!r}"
+    if looks_like_answers(resume):
+        unknown = tuple(key for key in resume if key not in questions)
+        if unknown:
+            raise UnknownInterruptError(
+                f"{thread}: no open question has id {', '.join(unknown)}; open are"
+                f" {', '.join(questions) or 'none'}. It may have been answered already; nothing was written",
+                ids=unknown,
+            )
+        return dict(resume)
+    first_asked = {r.asked[0].id for r in stored.results if r.asked} if closed_too else set()
+    candidates = {key: q for key, q in questions.items() if not closed_too or key in first_asked or key not in _closed(stored)}
+    if len(candidates) > 1:
+        raise AmbiguousAnswerError(
+            f"{thread}: one answer for {len(candidates)} open questions; say which with Command(resume={{id: answer}})."
+            f" Open are {', '.join(f'{key} ({q.value!r})' for key, q in candidates.items())}",
+            ids=tuple(candidates),
+        )
+    if candidates:
+        return {next(iter(candidates)): resume}
+    if stored.checkpoint.due and not any(isinstance(r, Paused) for r in stored.results):
+        return {}  # a static breakpoint, or a step that failed: going on needs no answer
+    raise UnknownInterruptError(f"{thread}: no question is open; it may have been answered already. Nothing was written")
+
+
+def _closed(stored: Stored) -> set[str]:
+    return {q.id for r in stored.results for q in r.asked[: len(r.answers)]}
+
+
+def _answered(scope: Scope, position: Position, answers: dict[str, Any], *, strict: bool) -> Generator[Effect, Any, Position]:
+    """Binds answers to their tasks and stores that at once, so that each is accepted exactly once."""
+    for result in list(position.results.values()):
+        if not isinstance(result, Paused):
+            continue
+        own = result.asked[len(result.answers)].id if len(result.asked) > len(result.answers) else None
+        inner = {q.id for q in result.inner}
+        given = tuple((key, value) for key, value in answers.items() if key in inner)
+        changed = result
+        if own in answers:
+            changed = msgspec.structs.replace(changed, answers=(*result.answers, answers[own]))
+        if given:
+            changed = msgspec.structs.replace(changed, given=(*result.given, *given))
+        if changed is not result:
+            position.results[result.task_id] = changed
+            position.unsaved_results = [r for r in position.unsaved_results if r[1].task_id != result.task_id]
+            position.unsaved_results.append((position.checkpoint.id, changed))
+    if position.unsaved_results and scope.saver is not None and scope.durability != "exit":
+        new, results = tuple(position.unsaved), tuple(position.unsaved_results)
+        yield Save(Write(scope.thread_id, scope.namespace, position.revision, new, results))
+        position.revision += 1
+        position.unsaved, position.unsaved_results = [], []
+        position.stored = position.checkpoint
+    return position
+
+
+def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) -> Generator[Effect, Any, Position]:
+    """A branch from an older checkpoint: the same state and tasks under new ids.
+
+    A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again.
+    """
+    old = stored.checkpoint
+    new = stamp(old)
+    renamed = {t.id: msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t in old.due}
+    checkpoint = msgspec.structs.replace(
+        old, id=new.id, parent_id=old.id, step=old.step + 1, source="fork", created_at=new.created_at, due=tuple(renamed.values())
+    )
+    position = Position(checkpoint, {}, stored.revision, [NewCheckpoint(checkpoint, old)], stored=old)
+    if answers:
+        for result in stored.results:
+            kept = _reanswered(scope, result, renamed[result.task_id].id, answers)
+            position.results[kept.task_id] = kept
+            position.unsaved_results.append((checkpoint.id, kept))
+    return position
+    yield
+
+
+def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, Any]) -> Result:
+    asked = tuple(Interrupt(q.value, interrupt_id(scope.namespace, new_task, i)) for i, q in enumerate(result.asked))
+    for index, question in enumerate(result.asked):
+        if question.id in answers:
+            given = (*result.answers[:index], answers[question.id])
+            return Paused(new_task, result.node, asked[: index + 1], given)
+    if isinstance(result, Failed):
+        return msgspec.structs.replace(result, task_id=new_task, asked=asked)
+    return msgspec.structs.replace(result, task_id=new_task, asked=asked)

@@ -1,0 +1,360 @@
+"""The one copy of a run's control flow, as a generator of effects: open the thread, then step until nothing is due."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from minigraph import events
+from minigraph.context import Event, Scope
+from minigraph.effects import Effect, Emit, Save, Settle, Start, Stop, Wait
+from minigraph.errors import GraphDrained, GraphRecursionError, StorageError, UnknownNodeError, UnstorableValueError, listing
+from minigraph.identifiers import new_checkpoint_id, timestamp
+from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Result, Task, Write
+from minigraph.step import Stamp, apply_writes, merge, merge_order
+from minigraph.types import START, Interrupt
+from minigraph.work import Job, Outcome, failed
+
+Steps = Generator[Effect, Any, None]
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a thread stands: its newest checkpoint, the results recorded for that one's tasks, the head's revision."""
+
+    checkpoint: Checkpoint
+    results: dict[str, Result] = field(default_factory=dict)
+    revision: int = 0
+    unsaved: list[NewCheckpoint] = field(default_factory=list)
+    unsaved_results: list[tuple[str, Result]] = field(default_factory=list)
+    stored: Checkpoint | None = None
+    """The last checkpoint that is stored, for durability "exit"."""
+
+
+def stamp(parent: Checkpoint | None) -> Stamp:
+    """The id and the time label of a new checkpoint."""
+    return Stamp(new_checkpoint_id(None if parent is None else parent.id), timestamp())
+
+
+class Run:
+    """One run of one graph from a position. `steps()` is the whole of it; afterwards `interrupts` says why it paused."""
+
+    def __init__(self, scope: Scope, position: Position, *, fresh: bool) -> None:
+        self.scope, self.graph, self.position = scope, scope.graph, position
+        self.fresh = fresh
+        self.done = 0
+        self.interrupts: tuple[Interrupt, ...] = ()
+        self.last_nodes: tuple[str, ...] = ()
+        self.paused = False
+        """Whether a question (its own or a child graph's) holds the run."""
+        self.stopped = False
+        """Whether a static breakpoint held the run."""
+
+    # ------------------------------------------------------------------ steps
+
+    def steps(self) -> Steps:
+        """Steps until nothing is due, or the run pauses. Raises what a node, a merge or a saver raised."""
+        yield from self._steps()
+        yield from self.flush(last=True)
+
+    def announce(self) -> Steps:
+        """Shows the checkpoint of new input."""
+        checkpoint, base = self.position.checkpoint, self.position.unsaved[0].previous
+        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, checkpoint, base))
+
+    def _steps(self) -> Steps:
+        if not self.fresh:
+            yield from self._emit("values", lambda: events.values(self.graph, self.position.checkpoint.values))
+        check_before = self.fresh
+        while due := self.position.checkpoint.due:
+            self._check_nodes(due)
+            starting = due[0].node == START
+            todo = self._todo(due)
+            if not todo:
+                yield from self._pause(due)
+                return
+            if not starting:
+                yield from self._gate(due, check_before)
+                if self.stopped:
+                    return
+                check_before = True
+            yield from self._step(due, todo)
+            if self.paused:
+                return
+            if not starting:
+                self.done += 1
+                self.last_nodes = tuple(sorted({task.node for task in due}))
+                if self.scope.after.intersection(task.node for task in due):
+                    yield from self._breakpoint()
+                    return
+
+    def _gate(self, due: Sequence[Task], check_before: bool) -> Steps:
+        """Everything that may hold a step back: the step limit, a breakpoint, a request to drain."""
+        if self.done >= self.scope.recursion_limit:
+            yield from self.flush(last=True)
+            raise GraphRecursionError(
+                f"the run needed more than recursion_limit={self.scope.recursion_limit} steps; the last step ran"
+                f" {listing(self.last_nodes)}, due next {listing({t.node for t in due})}. Everything is saved: raise the"
+                " limit in the config and go on with invoke(None, config), or give the loop an exit",
+                limit=self.scope.recursion_limit,
+                last_nodes=self.last_nodes,
+            )
+        if check_before and self.scope.before.intersection(task.node for task in due):
+            yield from self._breakpoint()
+        elif self.scope.control.reason is not None:
+            yield from self.flush(last=True)
+            raise GraphDrained(self.scope.control.reason)
+
+    def _breakpoint(self) -> Steps:
+        self.stopped = True
+        yield from self._emit("updates", lambda: {"__interrupt__": ()})
+
+    def _todo(self, due: Sequence[Task]) -> list[Task]:
+        """The due tasks that must run: not those that finished, nor those whose question has no answer yet."""
+        results = self.position.results
+        return [
+            task
+            for task in due
+            if not isinstance(result := results.get(task.id), Finished) and not (isinstance(result, Paused) and _waits(result))
+        ]
+
+    def _check_nodes(self, due: Sequence[Task]) -> None:
+        for task in due:
+            if task.node not in self.graph.nodes:
+                raise UnknownNodeError(
+                    f"the thread waits for node {task.node!r}, which this graph does not have (it has"
+                    f" {listing(n for n in self.graph.nodes if n != START)}); compile a graph that has it, or move the"
+                    f" thread on with update_state(config, values, as_node=...)",
+                    node=task.node,
+                )
+
+    # --------------------------------------------------------------- one step
+
+    def _step(self, due: Sequence[Task], todo: Sequence[Task]) -> Steps:
+        position, checkpoint = self.position, self.position.checkpoint
+        if todo[0].node != START:
+            yield from self.flush()
+        jobs = tuple(
+            Job(self.scope, task, checkpoint.values, checkpoint.id, checkpoint.step + 1,
+                self.scope.recursion_limit - self.done - 1, position.results.get(task.id))
+            for task in todo
+        )  # fmt: skip
+        for job in jobs:
+            if job.task.node != START:
+                yield from self._emit("task", lambda job=job: events.task(job))
+        for task in due:  # questions that are still open are shown again
+            if task not in todo and isinstance(result := position.results.get(task.id), Paused):
+                yield from self._show_pause(result)
+        yield from self._execute(jobs)
+        paused = [r for task in due if isinstance(r := position.results[task.id], Paused)]
+        if paused:
+            yield from self._end_paused(due)
+            return
+        try:
+            yield from self._complete(due)
+        except StorageError:
+            raise
+        except Exception as error:
+            yield from self._refuse_step(jobs, error)
+            raise
+
+    def _execute(self, jobs: tuple[Job, ...]) -> Steps:
+        """Runs the jobs and records each result; results of siblings are stored while others still run."""
+        running = len(jobs)
+        yield Start(jobs)
+        try:
+            while running:
+                batch = yield Wait()
+                error: BaseException | None = None
+                for item in batch:
+                    if isinstance(item, Event):
+                        yield Emit(item)
+                        continue
+                    running -= 1
+                    yield from self._take(item)
+                    error = error or item.error
+                if error is not None:
+                    raise error
+                if running:
+                    yield from self.flush()
+        except BaseException as error:
+            rest = yield Stop()
+            for item in rest:
+                if isinstance(item, Event):
+                    yield Emit(item)
+                else:
+                    yield from self._take(item)
+            if not isinstance(error, StorageError | GeneratorExit):
+                yield from self.flush(last=True)
+            raise
+
+    def _take(self, outcome: Outcome) -> Steps:
+        result = outcome.result
+        if result is None:
+            return
+        position = self.position
+        position.results[result.task_id] = result
+        position.unsaved_results.append((position.checkpoint.id, result))
+        if isinstance(result, Paused):
+            yield from self._show_pause(result)
+        if result.node == START:
+            return
+        if isinstance(result, Finished):
+            yield from self._emit("updates", lambda: events.update(result))
+        if not (isinstance(result, Finished) and result.cached):
+            yield from self._emit("task_result", lambda: events.task_result(outcome))
+
+    def _complete(self, due: Sequence[Task]) -> Steps:
+        """Merges a finished step into the next checkpoint."""
+        position, old = self.position, self.position.checkpoint
+        pairs = [(task, result) for task in due if isinstance(result := position.results[task.id], Finished)]
+        track = self.scope.forward is not None
+        new = merge(self.graph, old, pairs, stamp(old), track_written=track)
+        position.unsaved.append(NewCheckpoint(new, old))
+        position.checkpoint, position.results = new, {}
+        if self.scope.durability == "exit":
+            position.unsaved_results = []
+        elif due[0].node != START or not new.due:
+            yield from self.flush()
+        if any(result.writes for _, result in pairs):
+            yield from self._emit("values", lambda: events.values(self.graph, new.values))
+        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, new, old))
+
+    def _refuse_step(self, jobs: Iterable[Job], error: Exception) -> Steps:
+        """A merge that failed is an error of this step: its tasks stay due and run again."""
+        for job in jobs:
+            result = failed(job, error)
+            self.position.results[result.task_id] = result
+            self.position.unsaved_results.append((self.position.checkpoint.id, result))
+        yield from self.flush(last=True)
+
+    # ------------------------------------------------------------------ pause
+
+    def _show_pause(self, paused: Paused) -> Steps:
+        open_now = paused.open
+        yield from self._emit("updates", lambda: {"__interrupt__": open_now})
+        yield from self._emit("values", lambda: events.paused_values(self.graph, self.position.checkpoint.values, open_now))
+
+    def _pause(self, due: Sequence[Task]) -> Steps:
+        """Every task that could run has run before: the open questions are shown again."""
+        for task in due:
+            if isinstance(result := self.position.results.get(task.id), Paused):
+                yield from self._show_pause(result)
+        yield from self._end_paused(due)
+
+    def _end_paused(self, due: Sequence[Task]) -> Steps:
+        results = self.position.results
+        self.paused = True
+        self.interrupts = open_questions(due, results)
+        yield from self.flush(last=True)
+        if any(isinstance(result, Finished) and result.writes for result in results.values()):
+            yield from self._emit("values", lambda: events.values(self.graph, self.live_values()))
+
+    def live_values(self) -> dict[str, Any]:
+        """The state with the writes of finished tasks of the unfinished step merged in."""
+        return live_values(self.scope.graph, self.position.checkpoint, self.position.results)
+
+    # ------------------------------------------------------------------- save
+
+    def flush(self, *, last: bool = False) -> Steps:
+        """Stores what is not stored yet; with durability "exit" only at the end."""
+        position, saver = self.position, self.scope.saver
+        if saver is None:
+            position.unsaved, position.unsaved_results = [], []
+            return
+        if self.scope.durability == "exit" and not last:
+            return
+        new, results = position.unsaved, position.unsaved_results
+        if new or results:
+            if self.scope.durability == "exit" and new:
+                new, results = _only_last(new, results, position.stored)
+            write = Write(self.scope.thread_id, self.scope.namespace, position.revision, tuple(new), tuple(results))
+            write = without_untracked(write, self.graph.untracked)
+            position.unsaved, position.unsaved_results = [], []
+            try:
+                yield Save(write, background=self.scope.durability == "async" and not last)
+            except UnstorableValueError as error:
+                raise _name_writer(error, write) from error
+            position.revision += 1
+            position.stored = position.checkpoint
+        if last and self.scope.durability == "async":
+            yield Settle()
+
+    def _emit(self, kind: str, payload: Any) -> Steps:
+        if events.wanted(kind, self.scope.modes) and (self.scope.forward is None or self.scope.subgraphs or kind == "custom"):
+            step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
+            yield Emit(Event(self.scope.path, kind, step, payload()))
+
+
+def _waits(paused: Paused) -> bool:
+    """Whether a paused task has nothing new to go on with: no answer arrived since it paused."""
+    own_open = len(paused.asked) > len(paused.answers)
+    return own_open or (bool(paused.inner) and not paused.given)
+
+
+def open_questions(due: Sequence[Task], results: dict[str, Result]) -> tuple[Interrupt, ...]:
+    """The open questions of a step in task order."""
+    ordered = sorted(due, key=merge_order)
+    return tuple(q for task in ordered if isinstance(r := results.get(task.id), Paused) for q in r.open)
+
+
+def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) -> dict[str, Any]:
+    """The state with the writes of finished tasks of an unfinished step merged in.
+
+    Where those writes conflict, the step cannot end: the state as it was before it is what there is.
+    """
+    finished = [(task, r) for task in sorted(checkpoint.due, key=merge_order) if isinstance(r := results.get(task.id), Finished)]
+    if not finished:
+        return checkpoint.values
+    writes = [(key, task.node, value) for task, result in finished for key, value in result.writes]
+    try:
+        return apply_writes(graph, checkpoint.values, writes, idle=False)
+    except Exception:
+        return checkpoint.values
+
+
+def _only_last(
+    new: list[NewCheckpoint], results: list[tuple[str, Result]], stored: Checkpoint | None
+) -> tuple[list[NewCheckpoint], list[tuple[str, Result]]]:
+    """For durability "exit": the last checkpoint alone, as a child of the last stored one."""
+    last = new[-1].checkpoint
+    parent = None if stored is None else stored.id
+    return [NewCheckpoint(msgspec.structs.replace(last, parent_id=parent), stored)], [r for r in results if r[0] == last.id]
+
+
+def without_untracked(write: Write, untracked: frozenset[str]) -> Write:
+    """The write without the keys that are never stored."""
+    if not untracked:
+        return write
+
+    def strip(checkpoint: Checkpoint | None) -> Checkpoint | None:
+        if checkpoint is None:
+            return None
+        values = {key: value for key, value in checkpoint.values.items() if key not in untracked}
+        return msgspec.structs.replace(checkpoint, values=values)
+
+    def strip_result(result: Result) -> Result:
+        if not isinstance(result, Finished):
+            return result
+        return msgspec.structs.replace(result, writes=tuple(w for w in result.writes if w[0] not in untracked))
+
+    new = tuple(NewCheckpoint(strip(item.checkpoint) or item.checkpoint, strip(item.previous)) for item in write.checkpoints)
+    results = tuple((checkpoint_id, strip_result(result)) for checkpoint_id, result in write.results)
+    return msgspec.structs.replace(write, checkpoints=new, results=results)
+
+
+def _name_writer(error: UnstorableValueError, write: Write) -> UnstorableValueError:
+    """The same error, naming the node that wrote the value."""
+    writers = [r.node for _, r in write.results if isinstance(r, Finished) and any(key == error.key for key, _ in r.writes)]
+    askers = [r.node for _, r in write.results if isinstance(r, Paused)]
+    node = ", ".join(dict.fromkeys(writers or askers)) or None
+    if node is None:
+        return error
+    return UnstorableValueError(
+        f"node {node!r}: {error}", node=node, key=error.key, path=error.path, type_name=error.type_name
+    )
+
+

@@ -1,0 +1,264 @@
+"""Reading and editing a stored thread: snapshots, history, updates. Generators of effects, like a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from minigraph import events
+from minigraph.channels import LastValue
+from minigraph.context import Scope
+from minigraph.effects import Effect, Emit, History, Load, Save, Start, Wait
+from minigraph.errors import InvalidUpdateError, listing, nearest
+from minigraph.opening import edited, fill, input_position, load, metadata_from, move, position_of
+from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
+from minigraph.run import Position, live_values, open_questions, stamp, without_untracked
+from minigraph.state import View
+from minigraph.structure import Graph
+from minigraph.types import END, START, StateSnapshot, StateUpdate, TaskSnapshot
+from minigraph.work import Job, Outcome
+
+Read = Generator[Effect, Any, Any]
+
+
+def snapshot(scope: Scope, checkpoint_id: str | None, *, subgraphs: bool = False) -> Read:
+    """The thread as it is now, or as it was at a checkpoint. A thread that never ran gives an empty snapshot."""
+    stored = yield from load(scope, checkpoint_id)
+    if stored is None:
+        return StateSnapshot({}, (), events.config_of(scope.thread_id, scope.namespace, None))
+    shot = describe(scope, stored, live=checkpoint_id is None)
+    return (yield from _with_children(scope, shot, subgraphs))
+
+
+def history(
+    scope: Scope, checkpoint_id: str | None, before: str | None, limit: int | None, wanted: Mapping[str, Any]
+) -> Read:
+    """The thread's snapshots, newest first."""
+    found: list[Stored] = yield History(scope.thread_id, scope.namespace, before, limit, wanted)
+    if checkpoint_id is not None:
+        found = [stored for stored in found if stored.checkpoint.id == checkpoint_id]
+    return [describe(scope, fill(scope.graph, stored), live=False) for stored in found]
+
+
+def describe(scope: Scope, stored: Stored, *, live: bool) -> StateSnapshot:
+    """A stored checkpoint as a snapshot. `live` merges in what finished meanwhile and hides answered questions."""
+    checkpoint = stored.checkpoint
+    graph = scope.graph if scope.graph.nodes else unknown_graph(checkpoint.values)
+    results = {result.task_id: result for result in stored.results}
+    values = live_values(graph, checkpoint, results) if live else checkpoint.values
+    due = [t for t in checkpoint.due if not (live and isinstance(results.get(t.id), Finished))]
+    tasks = tuple(_task(task, results.get(task.id), live) for task in checkpoint.due)
+    place = (scope.thread_id, scope.namespace)
+    parent = checkpoint.parent_id
+    return StateSnapshot(
+        values=events.values(graph, values),
+        next=tuple(task.node for task in due),
+        config=events.config_of(*place, checkpoint.id),
+        metadata=events.metadata_of(checkpoint),
+        created_at=checkpoint.created_at,
+        parent_config=None if parent is None else events.config_of(*place, parent),
+        tasks=tasks,
+        interrupts=open_questions(checkpoint.due, results) if live else tuple(q for t in tasks for q in t.interrupts),
+        waiting=tuple(waiting(graph, checkpoint)),
+    )
+
+
+def waiting(graph: Graph, checkpoint: Checkpoint) -> list[str]:
+    """List edges that have seen some of their sources and still wait for others, in words."""
+    return [
+        f"{join.target!r} waits for {', '.join(repr(s) for s in join.sources if s not in seen)}"
+        f" (seen: {', '.join(map(repr, seen))})"
+        for join in graph.joins
+        if (seen := checkpoint.joins.get(join.name, ())) and len(seen) < len(join.sources)
+    ]
+
+
+def _task(task: Task, result: Result | None, live: bool) -> TaskSnapshot:
+    interrupts: tuple[Any, ...] = ()
+    error = None
+    written = None
+    if isinstance(result, Paused):
+        interrupts = result.open if live else (*result.asked, *result.inner)
+    elif isinstance(result, Failed):
+        error = f"{result.error_type}({result.message!r})"
+    elif isinstance(result, Finished):
+        written = events.written(result.writes) or {}
+        interrupts = () if live else result.asked
+        if isinstance(written, list):
+            written = {"$writes": written}
+    path = ("send", task.index) if task.is_send and task.node != START else ("node", task.node)
+    return TaskSnapshot(task.id, task.node, path, error, interrupts, None, written)
+
+
+def child_namespace(namespace: str, node: str, task: str) -> str:
+    """Where the child graph of a task stores: the parent's namespace and "node:task"."""
+    return f"{namespace}|{node}:{task}" if namespace else f"{node}:{task}"
+
+
+def _with_children(scope: Scope, shot: StateSnapshot, subgraphs: bool) -> Read:
+    """Fills in, for tasks that run a child graph, its state or where to find it."""
+    tasks = []
+    for task in shot.tasks:
+        node = scope.graph.nodes.get(task.name)
+        if node is None or task.name == START or task.result is not None:
+            tasks.append(task)
+            continue
+        namespace = child_namespace(scope.namespace, task.name, task.id)
+        if node.child is not None and node.child.checkpointer is True:
+            namespace = namespace.rpartition(":")[0]
+        stored = yield Load(scope.thread_id, namespace, None)
+        if stored is None:
+            tasks.append(task)
+            continue
+        state: Any = events.config_of(scope.thread_id, namespace, None)
+        if subgraphs:
+            inner = child_scope(scope, node.child, namespace)
+            inner_shot = describe(inner, stored, live=True)
+            state = yield from _with_children(inner, inner_shot, subgraphs)
+        tasks.append(dataclasses.replace(task, state=state))
+    return dataclasses.replace(shot, tasks=tuple(tasks))
+
+
+def child_scope(scope: Scope, child: Any, namespace: str) -> Scope:
+    """The scope of a child graph's namespace, for reading; a child that only code knows is read without its graph."""
+    graph = child.graph if child is not None else unknown_graph()
+    return dataclasses.replace(scope, graph=graph, namespace=namespace)
+
+
+def unknown_graph(keys: Iterable[str] = ()) -> Graph:
+    """A stand-in for a child graph that is called from inside a node: it has no nodes, and whatever keys are stored."""
+    view = View(dict, tuple(keys), {}, None)
+    channels = {key: LastValue() for key in view.keys}
+    return Graph("?", {}, channels, frozenset(), {}, (), {}, view, view, view)
+
+
+# ------------------------------------------------------------------------------ edits
+
+
+def update(scope: Scope, checkpoint_id: str | None, supersteps: Sequence[Sequence[StateUpdate]]) -> Read:
+    """Edits a thread as if nodes had run, one checkpoint for each list of updates; gives the new configuration.
+
+    On the head, finished siblings, joins and tasks that the updates do not stand for stay as they are. Raises
+    InvalidUpdateError where it is not clear or not possible which node an update stands for.
+    """
+    if not supersteps or any(not step for step in supersteps):
+        raise InvalidUpdateError("bulk_update_state needs at least one list with at least one StateUpdate in it")
+    stored = yield from load(scope, checkpoint_id)
+    at_head = stored is not None and stored.checkpoint.id == stored.head_id
+    position = _new_thread(scope) if stored is None else position_of(stored)
+    for updates in supersteps:
+        if stored is None and not position.unsaved and len(updates) == 1 and updates[0].as_node == "__input__":
+            position = input_position(scope.graph, None, updates[0].values, metadata_from(scope))
+            at_head = True
+            continue
+        yield from _superstep(scope, position, updates, at_head)
+        at_head = True
+    write = Write(
+        scope.thread_id, scope.namespace, position.revision, tuple(position.unsaved), tuple(position.unsaved_results)
+    )
+    yield Save(without_untracked(write, scope.graph.untracked))
+    return events.config_of(scope.thread_id, scope.namespace, position.checkpoint.id)
+
+
+def _new_thread(scope: Scope) -> Position:
+    empty = Checkpoint("", None, -1, "update", "", scope.graph.initial_values(), metadata=metadata_from(scope))
+    return Position(empty)
+
+
+def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate], at_head: bool) -> Read:
+    graph, old = scope.graph, position.checkpoint
+    base = msgspec.structs.replace(old, parent_id=None) if old.id == "" else old
+    if len(updates) == 1 and updates[0].as_node in (END, "__copy__"):
+        new = _closed(scope, position, updates[0])
+        move_from(position, new)
+        return
+    finished: list[tuple[Task, Finished]] = []
+    consumed: set[str] = set()
+    for number, item in enumerate(updates):
+        node = item.as_node or _inferred(scope, old, len(updates))
+        if node not in graph.nodes:
+            raise InvalidUpdateError(
+                f"update_state(as_node={node!r}): there is no such node{nearest(node, graph.nodes)};"
+                f" the nodes are {listing(n for n in graph.nodes)}",
+                node=node,
+            )
+        task = _due_task(old, node, item.task_id) if at_head else None
+        if task is not None:
+            consumed.add(task.id)
+        result = yield from _as_if_run(scope, old, node, item.values)
+        finished.append((task or Task(f"update-{number}", node), result))
+    kept = [task for task in old.due if task.id not in consumed] if at_head else []
+    if not any(not isinstance(position.results.get(task.id), Finished) for task in kept) and consumed:
+        finished += [(task, r) for task in kept if isinstance(r := position.results.get(task.id), Finished)]
+        kept = []  # every other task of the step has finished: the step is complete with this update
+    new = edited(graph, base, finished, kept, stamp(old if old.id else None), drop_deferred=not at_head)
+    if old.id == "":
+        new = msgspec.structs.replace(new, parent_id=None)
+    move_from(position, new)
+
+
+def move_from(position: Position, new: Checkpoint) -> None:
+    """Makes an edited checkpoint the newest one; the first of a thread has no parent."""
+    if position.checkpoint.id:
+        move(position, new)
+    else:
+        position.unsaved.append(NewCheckpoint(new, None))
+        position.checkpoint = new
+
+
+def _closed(scope: Scope, position: Position, item: StateUpdate) -> Checkpoint:
+    """as_node=END ends the step with what has finished; "__copy__" makes a sibling copy."""
+    old = position.checkpoint
+    new = stamp(old if old.id else None)
+    if item.values is not None:
+        raise InvalidUpdateError(f"update_state(as_node={item.as_node!r}) takes no values; pass None", node=item.as_node)
+    if item.as_node == "__copy__":
+        return msgspec.structs.replace(old, id=new.id, created_at=new.created_at, step=old.step + 1, source="fork", parent_id=old.id)
+    finished = [(t, r) for t in old.due if isinstance(r := position.results.get(t.id), Finished)]
+    return edited(scope.graph, old, finished, (), new, drop_deferred=True)
+
+
+def _due_task(checkpoint: Checkpoint, node: str, task_id: str | None) -> Task | None:
+    for task in checkpoint.due:
+        if task.node == node and (task_id is None or task.id == task_id):
+            return task
+    if task_id is not None:
+        raise InvalidUpdateError(f"update_state(task_id={task_id!r}): node {node!r} has no such task due", node=node)
+    return None
+
+
+def _inferred(scope: Scope, checkpoint: Checkpoint, count: int) -> str:
+    """The node an update stands for when nobody says: the only one, or the one that ran last."""
+    nodes = [name for name in scope.graph.nodes if name != START]
+    if count > 1:
+        raise InvalidUpdateError("several updates in one step need as_node each")
+    if len(nodes) == 1:
+        return nodes[0]
+    if not checkpoint.ran:
+        return START
+    if len(checkpoint.ran) > 1:
+        raise InvalidUpdateError(
+            f"ambiguous update: {listing(checkpoint.ran)} ran last, all in one step; say which one the update stands for"
+            " with as_node="
+        )
+    return checkpoint.ran[0]
+
+
+def _as_if_run(scope: Scope, checkpoint: Checkpoint, node: str, values: Any) -> Read:
+    """What a node's writes, edges and routers make of values, without running the node."""
+    task = Task(f"update:{node}", node)
+    job = Job(
+        scope, task, checkpoint.values, checkpoint.id, checkpoint.step + 1, scope.recursion_limit, returned=values
+    )
+    yield Start((job,))
+    while True:
+        for item in (yield Wait()):
+            if isinstance(item, Outcome):
+                if item.error is not None:
+                    raise item.error
+                assert isinstance(item.result, Finished)
+                return item.result
+            yield Emit(item)

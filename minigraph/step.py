@@ -1,0 +1,159 @@
+"""The pure heart: results of a step in, the next checkpoint out. No input or output, no clock, no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from minigraph.channels import Reduced, fold, overwrite_of
+from minigraph.identifiers import task_id
+from minigraph.records import Checkpoint, Finished, Task
+from minigraph.structure import Graph
+from minigraph.types import END, UNSET, Overwrite, Send
+
+
+class Stamp(NamedTuple):
+    """What a new checkpoint cannot derive from its parent."""
+
+    id: str
+    created_at: str
+
+
+def merge(
+    graph: Graph,
+    checkpoint: Checkpoint,
+    finished: Iterable[tuple[Task, Finished]],
+    stamp: Stamp,
+    *,
+    source: str = "loop",
+    kept: Sequence[Task] = (),
+    track_written: bool = False,
+) -> Checkpoint:
+    """The checkpoint after a step: writes folded in task order, joins advanced, the next tasks listed.
+
+    `kept` are tasks of the old checkpoint that stay due as they are. `track_written` collects what a child graph
+    hands back to its parent. Raises InvalidUpdateError for conflicting writes, and whatever a reducer raises.
+    """
+    ordered = sorted(finished, key=lambda pair: merge_order(pair[0]))
+    writes = [(key, task.node, value) for task, result in ordered for key, value in result.writes]
+    values = apply_writes(graph, checkpoint.values, writes)
+    joins, names, deferred, sends = _arrivals(graph, checkpoint, ordered)
+    names -= {task.node for task in kept if not task.is_send}
+    if not names and not kept and (deferred or any(len(joins.get(j.name, ())) == len(j.sources) for j in graph.joins)):
+        for join in graph.joins:
+            if len(joins.get(join.name, ())) == len(join.sources):
+                deferred.add(join.target)
+                del joins[join.name]
+        names, deferred = deferred, set()
+    written = checkpoint.written
+    if track_written:
+        written += tuple((key, value) for task, result in ordered if task.node != "__start__" for key, value in result.writes)
+    return Checkpoint(
+        id=stamp.id,
+        parent_id=checkpoint.id,
+        step=checkpoint.step + 1,
+        source=source,
+        created_at=stamp.created_at,
+        values=values,
+        due=(*kept, *due_tasks(stamp.id, names, sends)),
+        deferred=tuple(sorted(deferred)),
+        joins=joins,
+        ran=tuple(sorted({task.node for task, _ in ordered})) if source == "loop" else checkpoint.ran,
+        written=written,
+        owner=checkpoint.owner,
+        metadata=checkpoint.metadata,
+    )
+
+
+def merge_order(task: Task) -> tuple[bool, str, int]:
+    """The sort key that fixes the order of a step's writes: nodes by name, then Sends by index."""
+    return (True, "", task.index) if task.is_send else (False, task.node, 0)
+
+
+def due_tasks(checkpoint_id: str, names: Iterable[str], sends: Sequence[Send]) -> tuple[Task, ...]:
+    """The tasks of a step: Sends in the order they were made, then nodes by name."""
+    sent = [Task(task_id(checkpoint_id, s.node, i, True), s.node, i, s.arg) for i, s in enumerate(sends)]
+    return (*sent, *(Task(task_id(checkpoint_id, name, 0, False), name) for name in sorted(names)))
+
+
+def apply_writes(
+    graph: Graph, values: Mapping[str, Any], writes: Sequence[tuple[str, str, Any]], *, idle: bool = True
+) -> dict[str, Any]:
+    """The state after writes of (key, node, value), each key by its own rule; `idle` ages the keys nobody wrote."""
+    by_key: dict[str, list[tuple[str, Any]]] = {}
+    for key, node, value in writes:
+        by_key.setdefault(key, []).append((node, value))
+    merged = dict(values)
+    for key, channel in graph.channels.items():
+        if key in by_key:
+            merged[key] = fold(channel, key, values.get(key, UNSET), by_key[key])
+        elif idle and key in merged and (aged := channel.idle(merged[key])) is not merged[key]:
+            if aged is UNSET:
+                del merged[key]
+            else:
+                merged[key] = aged
+    return merged
+
+
+def handed_back(
+    parent: Graph, child: Graph, written: Sequence[tuple[str, Any]], values: Mapping[str, Any]
+) -> list[tuple[str, Any]]:
+    """What a child graph hands to its parent: only what it wrote, write by write where both reduce the key.
+
+    For a key that either side overwrites it is the last value; an Overwrite and what was added to it become one.
+    `values` is the child's state at its end.
+    """
+    result: list[tuple[str, Any]] = []
+    keys = list(dict.fromkeys(key for key, _ in written if key in parent.channels and key in child.output_view.keys))
+    for key in keys:
+        writes = [value for name, value in written if name == key]
+        start = max((i for i, value in enumerate(writes) if overwrite_of(value) is not None), default=None)
+        channel = child.channels[key]
+        if not isinstance(channel, Reduced):
+            last = overwrite_of(writes[-1])
+            result.append((key, writes[-1] if last is None else last.value))
+        elif start is not None:
+            replaced = overwrite_of(writes[start])
+            assert replaced is not None
+            value = replaced.value
+            for more in writes[start + 1 :]:
+                value = channel.reducer(value, more)
+            result.append((key, Overwrite(value)))
+        elif isinstance(parent.channels[key], Reduced):
+            result += [(key, value) for value in writes]
+        else:
+            result.append((key, values[key]))
+    return result
+
+
+def _arrivals(
+    graph: Graph, checkpoint: Checkpoint, ordered: Sequence[tuple[Task, Finished]]
+) -> tuple[dict[str, tuple[str, ...]], set[str], set[str], list[Send]]:
+    """Follows edges, joins and targets of finished tasks: joins in progress, nodes due, nodes deferred, Sends."""
+    joins = dict(checkpoint.joins)
+    names: set[str] = set()
+    deferred = set(checkpoint.deferred)
+    sends: list[Send] = []
+
+    def arrive(target: str) -> None:
+        if target != END:
+            (deferred if graph.nodes[target].defer else names).add(target)
+
+    for task, result in ordered:
+        if result.follow_edges:
+            for target in graph.edges.get(task.node, ()):
+                arrive(target)
+            for join in graph.joins_of.get(task.node, ()):
+                seen = joins.get(join.name, ())
+                if task.node not in seen:
+                    joins[join.name] = seen = (*seen, task.node)
+        for goto in result.targets:
+            if isinstance(goto, Send):
+                sends.append(goto)
+            else:
+                arrive(goto)
+    for join in graph.joins:
+        if len(joins.get(join.name, ())) == len(join.sources) and not graph.nodes[join.target].defer:
+            del joins[join.name]
+            names.add(join.target)
+    return joins, names, deferred, sends

@@ -1,0 +1,317 @@
+"""One task from start to end, as a generator: call the node, ask its routers, retry, hand over to an error handler.
+
+It yields `Invoke` (call this function) and `Sleep` (wait so long) and returns an `Outcome`. The drivers in
+`execute.py` carry these out, with threads or with asyncio; nothing here knows which.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minigraph.context import Event, Scope, TaskContext, enter
+from minigraph.errors import (
+    GraphInterrupt,
+    InvalidUpdateError,
+    MinigraphError,
+    NodeError,
+    NodeTimeoutError,
+    ParentCommand,
+    SwallowedInterruptError,
+)
+from minigraph.records import Failed, Finished, Paused, Result, Task
+from minigraph.state import View
+from minigraph.step import apply_writes
+from minigraph.structure import Callee, Node
+from minigraph.types import START, UNSET, RetryPolicy, TimeoutPolicy
+from minigraph.updates import Update, read_update
+
+
+@dataclass(slots=True)
+class Job:
+    """A task together with all it needs to run: the state it sees and what an earlier try left behind."""
+
+    scope: Scope
+    task: Task
+    values: Mapping[str, Any]
+    checkpoint_id: str
+    step: int
+    remaining: int
+    earlier: Result | None = None
+    returned: Any = UNSET
+    """What the node is taken to have returned, for an edit that stands for it; UNSET: run the node."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a job ended: a result to record, the error behind a failure, or a Command on its way to the parent."""
+
+    job: Job
+    result: Result | None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Invoke:
+    """Call a user's function with the state and the parameters it asked for; answer with what it returns."""
+
+    callee: Callee
+    argument: Any
+    context: TaskContext
+    error: NodeError | None = None
+    timeout: TimeoutPolicy | None = None
+
+    def keywords(self) -> dict[str, Any]:
+        """The extra parameters that the function names."""
+        return {name: self._value(name) for name in self.callee.injected}
+
+    def _value(self, name: str) -> Any:
+        if name == "runtime":
+            return self.context.runtime()
+        if name == "config":
+            return self.context.scope.config
+        if name == "writer":
+            return self.context.write
+        return self.error if name == "error" else None
+
+
+@dataclass(slots=True)
+class Sleep:
+    """Wait before the next try, in seconds."""
+
+    seconds: float
+
+
+Work = Generator[Invoke | Sleep, Any, Outcome]
+
+
+def work(job: Job, emit: Callable[[Event], None]) -> Work:
+    """Runs one task: tries, retries, routers and the error handler. Ordinary errors end in the outcome, not here."""
+    node = job.scope.graph.nodes[job.task.node]
+    earlier = job.earlier
+    kept = earlier.kept if isinstance(earlier, Failed) else None
+    attempt = 0
+    while True:
+        attempt += 1
+        context = _context(job, attempt, emit)
+        enter(context)
+        progress = _Progress(kept)
+        try:
+            return Outcome(job, (yield from _attempt(job, node, context, progress)))
+        except GraphInterrupt as pause:
+            return Outcome(job, _paused(job, context, pause))
+        except ParentCommand as signal:
+            return Outcome(job, None, signal)
+        except Exception as error:
+            kept = progress.kept
+            policy = _matching(node.retry, error)
+            if policy is not None and attempt < policy.max_attempts:
+                yield Sleep(_delay(policy, attempt))
+                continue
+            if node.handler is not None and (not isinstance(error, MinigraphError) or isinstance(error, NodeTimeoutError)):
+                return (yield from _handle(job, node, node.handler, context, error))
+            _annotate(error, job)
+            return Outcome(job, failed(job, error, context=context, kept=kept), error)
+
+
+@dataclass(slots=True)
+class _Progress:
+    kept: Finished | None
+
+
+def _attempt(job: Job, node: Node, context: TaskContext, progress: _Progress) -> Generator[Invoke | Sleep, Any, Finished]:
+    if progress.kept is not None:  # the node succeeded in an earlier try; only its routers are asked again
+        return (yield from _route(job, node, context, progress, progress.kept, None))
+    if job.returned is not UNSET:
+        return (yield from _finish(job, node, context, progress, job.returned))
+    argument = read_input(job, node.view)
+    key = cache_key(node, argument) if node.cache is not None and job.scope.cache is not None else None
+    if key is not None and job.scope.cache is not None:
+        hit = job.scope.cache.get(cache_namespace(node), key)
+        if hit is not None:
+            return Finished(job.task.id, node.name, hit.writes, hit.targets, hit.follow_edges, cached=True)
+    try:
+        returned = yield Invoke(node.callee, argument, context, timeout=node.timeout)
+    except ParentCommand as signal:  # a child graph's Command for this graph
+        returned = replace(signal.command, graph=None)
+    if context.pausing:
+        raise SwallowedInterruptError(
+            f"node {node.name!r} caught the pause signal of interrupt() and went on; let BaseException pass"
+            " (catch Exception at most, and no return_exceptions=True around it)"
+        )
+    finished = yield from _finish(job, node, context, progress, returned)
+    if key is not None and job.scope.cache is not None and node.cache is not None and not context.asked:
+        job.scope.cache.set(cache_namespace(node), key, finished, node.cache.ttl)
+    return finished
+
+
+def _finish(
+    job: Job, node: Node, context: TaskContext, progress: _Progress, returned: Any
+) -> Generator[Invoke | Sleep, Any, Finished]:
+    graph = job.scope.graph
+    update = read_update(graph, node.name, returned)
+    if update.parent is not None:
+        if job.scope.forward is None:
+            raise InvalidUpdateError(
+                f"node {node.name!r} returned Command(graph=Command.PARENT), but this graph has no parent", node=node.name
+            )
+        raise ParentCommand(update.parent)
+    if node.name == START and job.returned is UNSET:
+        update.writes = [write for write in update.writes if write[0] in graph.input_view.keys]
+    result = _result(job, context, update)
+    return (yield from _route(job, node, context, progress, result, returned))
+
+
+def _result(job: Job, context: TaskContext, update: Update) -> Finished:
+    asked, answers = tuple(context.asked), context.answers[: len(context.asked)]
+    return Finished(job.task.id, job.task.node, tuple(update.writes), tuple(update.targets), asked=asked, answers=answers)
+
+
+def _route(
+    job: Job, node: Node, context: TaskContext, progress: _Progress, result: Finished, returned: Any
+) -> Generator[Invoke | Sleep, Any, Finished]:
+    """Asks the routers of a node. Each sees the state with this task's own writes, and nobody else's."""
+    graph = job.scope.graph
+    routers = graph.routers.get(node.name, ())
+    if not routers:
+        return result
+    progress.kept = result
+    own = apply_writes(graph, job.values, [(key, node.name, value) for key, value in result.writes], idle=False)
+    default_view = graph.state_view if node.name == START or node.child is not None else node.view
+    targets = list(result.targets)
+    for router in routers:
+        view = router.view or default_view
+        argument = view.read(own, job.remaining)
+        if router.view is None and isinstance(returned, dict) and isinstance(argument, dict):
+            argument = {**returned, **argument}
+        answer = yield Invoke(router.callee, argument, context)
+        targets += router.resolve(node.name, answer, graph.nodes)
+    return Finished(result.task_id, result.node, result.writes, tuple(targets), asked=result.asked, answers=result.answers)
+
+
+def _handle(job: Job, node: Node, handler: Callee, context: TaskContext, error: Exception) -> Work:
+    """Lets the error handler's return value stand for the node's; the node's edges are not followed."""
+    try:
+        argument = read_input(job, node.view)
+        returned = yield Invoke(handler, argument, context, error=NodeError(node.name, error))
+        update = read_update(job.scope.graph, node.name, returned)
+        if update.parent is not None:
+            raise ParentCommand(update.parent)
+        result = _result(job, context, update)
+        return Outcome(job, Finished(result.task_id, result.node, result.writes, result.targets, False,
+                                     asked=result.asked, answers=result.answers))
+    except GraphInterrupt as pause:
+        return Outcome(job, _paused(job, context, pause))
+    except ParentCommand as signal:
+        return Outcome(job, None, signal)
+    except Exception as second:
+        _annotate(second, job)
+        return Outcome(job, failed(job, second, context=context), second)
+
+
+def read_input(job: Job, view: View) -> Any:
+    """What the task's node is called with: a Send's argument, or its view of the state."""
+    return job.task.payload if job.task.is_send else view.read(job.values, job.remaining)
+
+
+def failed(
+    job: Job, error: BaseException, *, context: TaskContext | None = None, cancelled: bool = False, kept: Finished | None = None
+) -> Failed:
+    """The record of a task that did not get through; answers it had been given stay with it."""
+    earlier = job.earlier
+    asked: tuple[Any, ...] = tuple(context.asked) if context is not None else ()
+    answers: tuple[Any, ...] = context.answers if context is not None else ()
+    inner: tuple[Any, ...] = ()
+    given: tuple[tuple[str, Any], ...] = ()
+    if isinstance(earlier, Paused | Failed):
+        asked, answers = max(asked, earlier.asked, key=len), earlier.answers
+        inner, given = earlier.inner, earlier.given
+    return Failed(job.task.id, job.task.node, type(error).__name__, str(error), cancelled, asked, answers, inner, given, kept=kept)
+
+
+def cache_namespace(node: Node) -> str:
+    """Where a node's cached results live: the function's place in the code and the node's name."""
+    function = node.callee.function
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__name__)
+    return f"{module}.{name}:{node.name}"
+
+
+def cache_key(node: Node, argument: Any) -> Hashable:
+    """The key of an input: what the policy's `key_func` says, or the input's exact stored form.
+
+    Raises UnstorableValueError where the input has no stored form and there is no `key_func`.
+    """
+    from minigraph.checkpoint.codec import Codec
+
+    assert node.cache is not None
+    key = argument if node.cache.key_func is None else node.cache.key_func(argument)
+    return key if isinstance(key, str | bytes | int) else Codec(learn=True).encode(key)
+
+
+def _context(job: Job, attempt: int, emit: Callable[[Event], None]) -> TaskContext:
+    earlier = job.earlier
+    known = isinstance(earlier, Paused | Failed)
+    return TaskContext(
+        scope=job.scope,
+        task=job.task,
+        checkpoint_id=job.checkpoint_id,
+        attempt=attempt,
+        asked=list(earlier.asked) if known and earlier is not None else [],
+        answers=earlier.answers if known and earlier is not None else (),
+        given=dict(earlier.given) if isinstance(earlier, Paused | Failed) else {},
+        emit=emit,
+        step=job.step,
+    )
+
+
+def _paused(job: Job, context: TaskContext, pause: GraphInterrupt) -> Paused:
+    own = len(context.asked) > len(context.answers)
+    inner = () if own else pause.interrupts
+    keep = {question.id for question in inner}
+    given = tuple((key, value) for key, value in context.given.items() if key in keep)
+    return Paused(job.task.id, job.task.node, tuple(context.asked), context.answers, inner, given)
+
+
+def _matching(policies: tuple[RetryPolicy, ...], error: Exception) -> RetryPolicy | None:
+    if isinstance(error, MinigraphError) and not isinstance(error, NodeTimeoutError):
+        return None  # an engine error would come back the same
+    return next((policy for policy in policies if _retries(policy, error)), None)
+
+
+def _retries(policy: RetryPolicy, error: Exception) -> bool:
+    rule = policy.retry_on
+    if rule is None:
+        return isinstance(error, ConnectionError | TimeoutError | NodeTimeoutError) or _is_transport_error(error)
+    if isinstance(rule, type | tuple):
+        return isinstance(error, rule)
+    return bool(rule(error))
+
+
+_TRANSPORT = {
+    "requests": ("ConnectionError", "Timeout"),
+    "httpx": ("TransportError",),
+    "httpcore": ("NetworkError", "TimeoutException"),
+    "urllib3": ("TimeoutError", "NewConnectionError", "ProtocolError"),
+    "aiohttp": ("ClientConnectionError",),
+}
+
+
+def _is_transport_error(error: Exception) -> bool:
+    """Connection and time-out errors of the common HTTP clients, which derive from no common base class."""
+    return any(kind.__name__ in _TRANSPORT.get(kind.__module__.partition(".")[0], ()) for kind in type(error).__mro__)
+
+
+def _delay(policy: RetryPolicy, attempt: int) -> float:
+    interval = policy.initial_interval * policy.backoff_factor ** (attempt - 1)
+    return min(policy.max_interval, interval) + (random.random() if policy.jitter else 0.0)
+
+
+def _annotate(error: BaseException, job: Job) -> None:
+    note = f"in node {job.task.node!r} (task {job.task.id})"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+
