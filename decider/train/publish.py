@@ -92,12 +92,16 @@ class Comparison:
 def write_weights(
     network: Network, base: Base, layout: Layout, examples: Sequence[Example], folder: Path
 ) -> Comparison:
-    """Write model.onnx, tokenizer.json, LICENSE and NOTICE; return how exact the files are on the examples given."""
+    """Write model.onnx and tokenizer.json; return how exact the files are on the examples given.
+
+    A pretrained base also brings LICENSE and NOTICE.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     network.settle_markers()
     base.tokenizer.save(str(folder / TOKENIZER_FILE), pretty=False)
-    (folder / "LICENSE").write_text(apache_licence(), encoding="utf-8")
-    (folder / "NOTICE").write_text(NOTICE, encoding="utf-8")
+    if base.weights:
+        (folder / "LICENSE").write_text(apache_licence(), encoding="utf-8")
+        (folder / "NOTICE").write_text(NOTICE, encoding="utf-8")
     with tempfile.TemporaryDirectory() as directory:
         full = Path(directory) / "full.onnx"
         export(network, full)

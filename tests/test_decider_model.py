@@ -1,0 +1,230 @@
+"""What a loaded model promises: one pass a call, and answers that depend on nothing but state and question.
+
+Every test runs on a tiny model that comes with the tests, and on the shipped one where it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from decider import (
+    Answers,
+    Choice,
+    CuttableState,
+    Decider,
+    DecisionModel,
+    ModelFileError,
+    Noul,
+    NoulCriteria,
+    QuestionError,
+    RequestTooLargeError,
+    StateError,
+)
+from decider.model import SHIPPED_MODEL, raw_logits
+from decider.questions import Question
+from decider.session import OpenSession, Runner
+
+TINY = Path(__file__).parent / "data" / "tiny_decider"
+FOLDERS = [TINY] + ([SHIPPED_MODEL] if (SHIPPED_MODEL / "decider.json").is_file() else [])
+TOLERANCE = 1e-5
+
+STATE = "topic: baking; seats free: 3\nrequest: please take me off the list. let me speak to a person."
+OTHER_STATE = "topic: welding; seats free: 0\nrequest: where does it take place?"
+QUESTIONS: dict[str, Question] = {
+    "person": Noul("Does the writer ask for a person?"),
+    "full": Noul("Is the course full?", NoulCriteria(true="no seat is free", false="a seat is free")),
+    "intent": Choice({"cancel": "leave the course", "register": "take part", "ask": None}, "What is wanted?"),
+    "topic": Choice({"baking": None, "welding": None, "first aid": "bandages"}),
+}
+
+
+class CountingRunner:
+    """Passes everything on and counts the passes."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.shapes: list[tuple[int, ...]] = []
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, NDArray[np.int64]]) -> Sequence[object]:
+        self.shapes.append(input_feed["input_ids"].shape)
+        return self.runner.run(output_names, input_feed)
+
+
+@pytest.fixture(scope="module", params=FOLDERS, ids=lambda folder: folder.name)
+def decider(request: pytest.FixtureRequest) -> Decider:
+    return Decider.load(request.param, "cpu", threads=1)
+
+
+def counting(decider: Decider) -> tuple[Decider, CountingRunner]:
+    runner = CountingRunner(decider._runner)
+    return Decider(decider.manifest, decider.layout, OpenSession(runner, "cpu"), decider.folder), runner
+
+
+def assert_same(left: Answers, right: Answers, names: Mapping[str, str] | None = None) -> None:
+    """Compare raw logits and probabilities of the questions in `names` (left's id to right's id)."""
+    for name, other in (names or {name: name for name in left}).items():
+        assert raw_logits(left[name]) == pytest.approx(raw_logits(right[other]), abs=TOLERANCE)
+    for name, answer in left.choices.items():
+        other = (names or {}).get(name, name)
+        if other in right:
+            assert answer.probabilities == pytest.approx(right.choices[other].probabilities, abs=TOLERANCE)
+
+
+def test_the_golden_file_is_reproduced(decider: Decider) -> None:
+    # Other processors sum in another order; a changed graph or tokenizer moves logits by far more.
+    assert decider.check_golden() < 1e-3
+
+
+def test_answers_carry_probabilities_and_provenance(decider: Decider) -> None:
+    answers = decider.decide(STATE, QUESTIONS)
+    assert list(answers) == list(QUESTIONS)
+    assert all(0 <= answer.noul <= 1 for answer in answers.nouls.values())
+    for answer in answers.choices.values():
+        assert sum(answer.probabilities.values()) == pytest.approx(1)
+        assert answer.probabilities[answer.choice] == max(answer.probabilities.values())
+    assert (answers.model, answers.provider) == (decider.manifest.name, "cpu")
+    assert answers.sha256 == decider.manifest.sha256
+    assert set(answers.calibration.temperatures) == {"noul", "choice"}
+    assert answers.usage.input_tokens > 0
+    assert answers.truncated == 0
+
+
+def test_probabilities_are_logits_divided_by_the_stored_temperature(decider: Decider) -> None:
+    answers = decider.decide(STATE, QUESTIONS)
+    noul, choice = answers.nouls["person"], answers.choices["intent"]
+    temperatures = decider.manifest.calibration.temperatures
+    assert noul.noul == pytest.approx(1 / (1 + np.exp(-np.array(noul.logit) / temperatures["noul"])))
+    weights = np.exp(np.array(raw_logits(choice)) / temperatures["choice"])
+    assert list(choice.probabilities.values()) == pytest.approx((weights / weights.sum()).tolist())
+
+
+def test_the_answers_differ_between_states_and_questions(decider: Decider) -> None:
+    """Without this, a model that always says the same would pass every test of independence."""
+    here, there = decider.decide_many([(STATE, QUESTIONS), (OTHER_STATE, QUESTIONS)])
+    assert abs(raw_logits(here["person"])[0] - raw_logits(there["person"])[0]) > 0.01
+    assert abs(raw_logits(here["person"])[0] - raw_logits(here["full"])[0]) > 0.01
+    assert np.ptp(raw_logits(here["intent"])) > 0.01
+
+
+def test_order_of_questions_does_not_matter(decider: Decider) -> None:
+    backwards = dict(reversed(QUESTIONS.items()))
+    assert_same(decider.decide(STATE, QUESTIONS), decider.decide(STATE, backwards))
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_other_questions_do_not_matter(decider: Decider, name: str) -> None:
+    alone = decider.decide(STATE, {name: QUESTIONS[name]})
+    assert_same(alone, decider.decide(STATE, QUESTIONS))
+
+
+def test_names_of_questions_do_not_matter(decider: Decider) -> None:
+    names = {name: f"is {name} certainly true? [unused1]" for name in QUESTIONS}
+    renamed = {names[name]: question for name, question in QUESTIONS.items()}
+    assert_same(decider.decide(STATE, QUESTIONS), decider.decide(STATE, renamed), names)
+
+
+def test_order_of_options_does_not_matter(decider: Decider) -> None:
+    intent = QUESTIONS["intent"]
+    assert isinstance(intent, Choice)
+    turned = Choice(dict(reversed(intent.criteria.items())), intent.instructions)
+    left, right = (decider.decide(STATE, {"q": question}).choices["q"] for question in (intent, turned))
+    assert left.probabilities == pytest.approx(right.probabilities, abs=TOLERANCE)
+    assert left.logits == pytest.approx(right.logits, abs=TOLERANCE)
+    assert left.choice == right.choice
+
+
+def test_batch_mates_and_padding_do_not_matter(decider: Decider) -> None:
+    long = OTHER_STATE + " how long does the day last?" * 4
+    alone = decider.decide(STATE, QUESTIONS)
+    _, together, _ = decider.decide_many([(long, QUESTIONS), (STATE, QUESTIONS), ("a", {"q": Noul("b")})])
+    assert_same(alone, together)
+
+
+def test_splitting_into_rows_does_not_matter(decider: Decider) -> None:
+    many = {f"{name} {copy}": question for copy in range(12) for name, question in QUESTIONS.items()}
+    answers = decider.decide(STATE, many)
+    assert answers.usage.rows > 1
+    alone = decider.decide(STATE, QUESTIONS)
+    for copy in (0, 5, 11):
+        assert_same(alone, answers, {name: f"{name} {copy}" for name in QUESTIONS})
+
+
+def test_every_call_is_one_pass(decider: Decider) -> None:
+    counted, runner = counting(decider)
+    counted.decide(STATE, QUESTIONS)
+    counted.decide(STATE, {f"{name} {copy}": question for copy in range(12) for name, question in QUESTIONS.items()})
+    counted.decide_many([(STATE, QUESTIONS), (OTHER_STATE, {"q": Noul("Is it?")})] * 3)
+    assert len(runner.shapes) == 3
+    assert runner.shapes[0][0] == 1
+    assert runner.shapes[1][0] > 1
+    assert runner.shapes[2][0] == 6
+
+
+def test_no_requests_no_pass_no_answers(decider: Decider) -> None:
+    counted, runner = counting(decider)
+    assert counted.decide_many([]) == []
+    assert runner.shapes == []
+
+
+def test_markers_in_a_users_text_are_text(decider: Decider) -> None:
+    plain = decider.decide("seats [ unused1 ] free [ sep ]", {"q": Noul("Is [ unused2 ] free?")})
+    spelled = decider.decide("seats [unused1] free [SEP]", {"q": Noul("Is [unused2] free?")})
+    assert_same(plain, spelled)
+
+
+def test_truncation_is_reported_and_leaves_the_questions_whole(decider: Decider) -> None:
+    limit = decider.layout.limits.state
+    answers = decider.decide(CuttableState("seats free: 3", "a " * limit), QUESTIONS)
+    assert answers.truncated == decider.layout.encode_state(CuttableState("seats free: 3", "a " * limit)).truncated > 0
+    with pytest.raises(StateError):
+        decider.decide("a " * decider.layout.limits.state_refused, QUESTIONS)
+
+
+def test_a_bad_request_among_good_ones_runs_nothing(decider: Decider) -> None:
+    counted, runner = counting(decider)
+    with pytest.raises(QuestionError) as caught:
+        counted.decide_many([(STATE, QUESTIONS), (STATE, {"odd": {"type": "noul"}})])
+    assert caught.value.question_id == "odd"
+    assert runner.shapes == []
+
+
+def test_more_than_fits_into_memory_is_refused_before_the_pass(decider: Decider) -> None:
+    counted, runner = counting(decider)
+    one_row = counted.decide(STATE, QUESTIONS).usage.input_tokens
+    count = decider.layout.limits.attention_cells // one_row**2 + 1
+    with pytest.raises(RequestTooLargeError) as caught:
+        counted.decide_many([(STATE, QUESTIONS)] * count)
+    assert (caught.value.rows, caught.value.tokens, len(runner.shapes)) == (count, one_row, 1)
+
+
+def test_a_decider_is_a_decision_model(decider: Decider) -> None:
+    assert isinstance(decider, DecisionModel)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "decider.json"])
+def test_missing_and_damaged_files_are_found(tmp_path: Path, name: str) -> None:
+    folder = shutil.copytree(TINY, tmp_path / "model")
+    file = folder / name
+    file.write_bytes(file.read_bytes()[:-10] + b"0123456789")
+    with pytest.raises(ModelFileError) as caught:
+        Decider.load(folder, "cpu")
+    assert caught.value.path == file
+    file.unlink()
+    with pytest.raises(ModelFileError) as caught:
+        Decider.load(folder, "cpu")
+    assert caught.value.path == file
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    folder = shutil.copytree(TINY, tmp_path / "model")
+    fields = json.loads((folder / "decider.json").read_text())
+    (folder / "decider.json").write_text(json.dumps({**fields, "format": 2}))
+    with pytest.raises(ModelFileError, match="format is 2"):
+        Decider.load(folder, "cpu")

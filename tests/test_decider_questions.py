@@ -1,0 +1,104 @@
+"""Questions check themselves; dictionaries are read strictly; texts are rendered in one way."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from decider import Answers, Choice, ChoiceAnswer, Noul, NoulAnswer, NoulCriteria, QuestionError
+from decider.questions import read_questions
+from decider.rendering import render
+
+
+def test_a_dictionary_and_a_record_are_the_same_question() -> None:
+    read = read_questions(
+        {
+            "a": {"type": "noul", "instructions": "Open?", "criteria": {"true": "yes, it is", "false": None}},
+            "b": {"type": "choice", "criteria": {"x": None, "y": "the second"}},
+            "c": Noul("Closed?"),
+        }
+    )
+    assert read == {
+        "a": Noul("Open?", NoulCriteria(true="yes, it is")),
+        "b": Choice({"x": None, "y": "the second"}),
+        "c": Noul("Closed?"),
+    }
+    assert list(read) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("question", "field"),
+    [
+        ({"instructions": "Open?"}, "type"),
+        ({"type": "score", "criteria": ["low", "high"]}, "type"),
+        ({"type": "noul", "instructions": "Open?", "weight": 2}, "weight"),
+        ({"type": "noul"}, "instructions"),
+        ({"type": "noul", "instructions": "  "}, "instructions"),
+        ({"type": "noul", "instructions": 3}, "instructions"),
+        ({"type": "noul", "instructions": ["a", math.nan]}, "instructions"),
+        ({"type": "noul", "instructions": "lone \ud800"}, "instructions"),
+        ({"type": "noul", "instructions": "Open?", "criteria": {"maybe": "x"}}, "criteria.maybe"),
+        ({"type": "noul", "instructions": "Open?", "criteria": {"true": None}}, "criteria"),
+        ({"type": "noul", "instructions": "Open?", "criteria": "yes"}, "criteria"),
+        ({"type": "choice", "criteria": {"only": None}}, "criteria"),
+        ({"type": "choice", "criteria": ["a", "b"]}, "criteria"),
+        ({"type": "choice", "criteria": {"a": None, " ": None}}, "criteria"),
+        ({"type": "choice", "criteria": {"a": 1, "b": None}}, "criteria.a"),
+        ({"type": "choice", "instructions": "Which?"}, "criteria"),
+        ("Open?", "type"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_names_itself_and_the_field(question: object, field: str) -> None:
+    with pytest.raises(QuestionError) as caught:
+        read_questions({"fine": Noul("Open?"), "wrong": question})  # type: ignore[dict-item]  # wrong on purpose
+    assert (caught.value.question_id, caught.value.field) == ("wrong", field)
+    assert "'wrong'" in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [2, 255])
+def test_from_two_to_255_options(count: int) -> None:
+    assert len(Choice({f"option {number}": None for number in range(count)}).options) == count
+
+
+def test_256_options_are_too_many() -> None:
+    with pytest.raises(QuestionError, match="256 option"):
+        Choice({f"option {number}": None for number in range(256)})
+
+
+@pytest.mark.parametrize("questions", [{}, {"": Noul("Open?")}, None])
+def test_no_question_or_no_name_is_refused(questions: dict[str, Noul]) -> None:
+    with pytest.raises(QuestionError):
+        read_questions(questions)
+
+
+def test_a_choice_keeps_its_own_options() -> None:
+    options: dict[str, str | None] = {"a": None, "b": None}
+    choice = Choice(options)
+    options["c"] = None
+    assert choice.options == ("a", "b")
+
+
+def test_text_is_left_alone_and_data_becomes_json_with_sorted_keys() -> None:
+    assert render('as "it" is\n') == 'as "it" is\n'
+    assert render({"b": [1, None], "a": "x\ny: 1"}) == '{"a": "x\\ny: 1", "b": [1, null]}'
+
+
+@pytest.mark.parametrize("value", [math.nan, {1: "a"}, {"a": [{None: 1}]}, {"a": {1, 2}}, "\udc80", object()])
+def test_what_json_cannot_hold_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"^(it|the text) (has|holds|cannot) "):
+        render(value)
+
+
+def test_confidence_is_zero_for_an_even_spread_and_one_for_certainty() -> None:
+    assert ChoiceAnswer("a", {"a": 0.25, "b": 0.25, "c": 0.25, "d": 0.25}).confidence == 0
+    assert ChoiceAnswer("a", {"a": 1.0, "b": 0.0}).confidence == 1
+    assert ChoiceAnswer("a", {"a": 0.7, "b": 0.2, "c": 0.1}).confidence == pytest.approx((0.7 - 1 / 3) / (2 / 3))
+
+
+def test_answers_are_a_mapping_with_views_by_type() -> None:
+    yes, pick = NoulAnswer(0.9), ChoiceAnswer("a", {"a": 0.8, "b": 0.2})
+    answers = Answers({"n": yes, "c": pick}, model="scripted", provider="scripted")
+    assert dict(answers) == {"n": yes, "c": pick}
+    assert (answers.nouls, answers.choices) == ({"n": yes}, {"c": pick})
+    assert (answers.truncated, answers.calibration.temperature("noul")) == (0, 1.0)

@@ -1,0 +1,179 @@
+"""Examples are read strictly, models measured, and the whole recipe runs on a tiny network where PyTorch is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from decider import Answers, ChoiceAnswer, Decider, NoulAnswer, TrainingDataError
+from decider.questions import Choice, Noul
+from decider.train import evaluate
+from decider.train.examples import read_examples, target
+
+TINY = Path(__file__).parent / "data" / "tiny_decider"
+needs_torch = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("torch", "safetensors", "onnx")),
+    reason="training needs PyTorch, safetensors and onnx",
+)
+
+QUESTIONS = {
+    "open": {"type": "noul", "instructions": "Is the door open?"},
+    "colour": {"type": "choice", "criteria": {"red": None, "blue": "like the sky"}},
+}
+
+
+def write(path: Path, answers: list[dict[str, object]]) -> Path:
+    lines = [
+        json.dumps(
+            {"state": f"door {answer['open']}, paint {answer['colour']}", "questions": QUESTIONS, "answers": answer}
+        )
+        for answer in answers
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_examples_become_records_and_targets(tmp_path: Path) -> None:
+    (example,) = read_examples(write(tmp_path / "a.jsonl", [{"open": True, "colour": None}]))
+    assert example.answers == {"open": True, "colour": None}
+    assert target(example.questions["open"], True) == [1.0]
+    assert target(Noul("?"), None) == [0.5]
+    assert target(Choice({"a": None, "b": None}), None) == [0.5, 0.5]
+    assert target(Choice({"a": None, "b": None}), "b") == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json",
+        "[]",
+        '{"state": "a", "questions": {"q": {"type": "noul"}}, "answers": {"q": true}}',
+        '{"state": "a", "questions": {"q": {"type": "noul", "instructions": "?"}}, "answers": {}}',
+        '{"state": "a", "questions": {"q": {"type": "noul", "instructions": "?"}}, "answers": {"q": 1}}',
+        '{"state": "a", "questions": {"q": {"type": "choice", "criteria": {"a": null, "b": null}}},'
+        ' "answers": {"q": "c"}}',
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / "a.jsonl", [{"open": True, "colour": "red"}])
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(TrainingDataError) as caught:
+        read_examples(path)
+    assert caught.value.line == 2
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("\n")
+    with pytest.raises(TrainingDataError):
+        read_examples(tmp_path / "a.jsonl")
+
+
+def test_nouls_are_scored_without_the_unanswerable() -> None:
+    scores = evaluate.score([(NoulAnswer(0.8), True), (NoulAnswer(0.6), False), (NoulAnswer(0.9), None)])
+    assert (scores.type, scores.accuracy.correct, scores.accuracy.count) == ("noul", 1, 2)
+    assert scores.brier == pytest.approx((0.04 + 0.36) / 2)
+    assert scores.ece_width == pytest.approx((0.2 + 0.6) / 2)
+    assert (scores.unanswerable, scores.unanswerable_confidence) == (1, pytest.approx(0.8))
+
+
+def test_choices_are_scored_by_their_best_option() -> None:
+    answer = ChoiceAnswer("a", {"a": 0.75, "b": 0.25})
+    scores = evaluate.score([(answer, "a"), (answer, "b")])
+    assert scores.accuracy.share == 0.5
+    assert scores.ece_width == pytest.approx(0.25)
+    assert scores.brier == pytest.approx((2 * 0.25**2 + 2 * 0.75**2) / 2)
+    assert scores.unanswerable_confidence is None
+
+
+def test_evaluation_by_question_and_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.jsonl", [{"open": True, "colour": "red"}, {"open": False, "colour": None}])
+    decider = Decider.load(TINY, "cpu", threads=1)
+    result = evaluate.evaluate(decider, read_examples(path))
+    assert {name: scores.accuracy.count for name, scores in result.questions.items()} == {"open": 2, "colour": 1}
+    assert evaluate.main([str(TINY), str(path), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["types"]["noul"]["nll"] == pytest.approx(result.types["noul"].nll)
+    assert evaluate.main([str(TINY), str(path)]) == 0
+    assert "colour" in capsys.readouterr().out
+
+
+def test_calibration_is_fitted_to_raw_logits(tmp_path: Path) -> None:
+    """Three of four "yes" at one logit: T must turn that logit into 3/4, whatever T the model had before."""
+
+    class Fixed(Decider):
+        def __init__(self) -> None:
+            pass
+
+        def decide(self, state: object, questions: object) -> Answers:
+            pick = ChoiceAnswer("red", {"red": 0.9, "blue": 0.1}, {"red": 2.0, "blue": 0.0})
+            return Answers({"open": NoulAnswer(0.99, 2.0), "colour": pick}, model="fixed", provider="cpu")
+
+    answers: list[dict[str, object]] = [{"open": True, "colour": "red"}] * 3 + [{"open": False, "colour": "blue"}]
+    fitted = evaluate.fit_calibration(Fixed(), read_examples(write(tmp_path / "a.jsonl", answers)), "test")
+    assert fitted.temperatures == pytest.approx({"noul": 1.8205, "choice": 1.8205}, abs=1e-3)  # 2 / ln 3
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_recipe_runs_from_files_to_a_model_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from decider.train.__main__ import main
+
+    answers: list[dict[str, object]] = [
+        {"open": bool(number % 2), "colour": ("red", "blue", None)[number % 3]} for number in range(24)
+    ]
+    file = str(write(tmp_path / "a.jsonl", answers))
+    out = tmp_path / "model"
+    arguments = ["--train", file, "--calibration", file, "--test", file, "--out", str(out), "--quick", "--threads", "1"]
+    assert main([*arguments, "--name", "trial"]) == 0
+    assert {path.name for path in out.iterdir()} == {"model.onnx", "tokenizer.json", "decider.json", "golden.json"}
+    described = json.loads((out / "decider.json").read_text())
+    assert described["metrics"]["files"]["onnx_difference"] < 1e-4
+    assert described["metrics"]["test"]["types"]["noul"]["accuracy"]["count"] == 24
+    assert described["training"]["outcome"]["steps"] > 0
+    decider = Decider.load(out, "cpu", threads=1)
+    assert decider.check_golden() < 1e-5
+    assert "CPU s" in capsys.readouterr().err
+
+
+@needs_torch
+def test_the_mask_worked_out_by_hand() -> None:
+    import torch
+
+    from decider.train.network import who_sees_whom
+
+    # state, stem of question 1, marker and word of option 1, marker of option 2, question 2, padding
+    question = torch.tensor([[0, 1, 1, 1, 1, 2, -1]])
+    option = torch.tensor([[0, 0, 1, 1, 2, 0, 0]])
+    marker = torch.tensor([[False, False, True, False, True, False, False]])
+    seen = who_sees_whom(question, option, marker)[0, 0].int().tolist()
+    assert seen == [
+        [1, 0, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0, 0],
+        [1, 1, 1, 1, 1, 0, 0],
+        [1, 1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 1, 0, 0],
+        [1, 0, 0, 0, 0, 1, 0],
+        [1, 0, 0, 0, 0, 0, 1],
+    ]
+
+
+@needs_torch
+def test_dropped_words_are_whole_words_of_the_state() -> None:
+    import numpy as np
+
+    from decider.train.batches import drop_words
+
+    inputs = {
+        "input_ids": np.array([[2, 10, 11, 12, 3, 10, 0]]),  # start, word, its continuation, word, separator, question
+        "question_ids": np.array([[0, 0, 0, 0, 0, 1, -1]]),
+    }
+    continuation = np.zeros(20, dtype=np.bool_)
+    continuation[11] = True
+    dropped = drop_words(inputs, 1.0, 4, continuation, np.random.default_rng(0))
+    assert dropped["input_ids"].tolist() == [[2, 4, 4, 4, 3, 10, 0]]
+    assert drop_words(inputs, 0.0, 4, continuation, np.random.default_rng(0))["input_ids"].tolist() == [
+        [2, 10, 11, 12, 3, 10, 0]
+    ]
