@@ -1,0 +1,171 @@
+"""What the engine asks of a saver. One class to implement; the savers of this package share `TableSaver`."""
+
+from __future__ import annotations
+
+import builtins
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from minigraph.records import Checkpoint, Recorded, Stored, Write
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CheckpointTuple(NamedTuple):
+    """A checkpoint as `list()` shows it, with the configs that address it and its parent."""
+
+    config: dict[str, Any]
+    checkpoint: Checkpoint
+    metadata: dict[str, Any]
+    parent_config: dict[str, Any] | None
+
+
+class Saver(ABC):
+    """Stores the checkpoints of threads. Safe to use from several threads; reads never create anything.
+
+    Every method may raise StorageError. A value without an exact stored form raises UnstorableValueError.
+    """
+
+    @abstractmethod
+    def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
+        """The checkpoint with this id, or the head; None if there is none. Its values are new objects."""
+
+    @abstractmethod
+    def put(self, write: Write) -> int:
+        """Stores everything of `write` in one transaction and returns the new revision.
+
+        Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`.
+        """
+
+    @abstractmethod
+    def history(
+        self,
+        thread_id: str,
+        namespace: str,
+        *,
+        before: str | None = None,
+        limit: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+    ) -> Iterator[Stored]:
+        """The checkpoints of a thread and namespace, newest first.
+
+        `before`: only those stored before the one with this id. `limit`: at most so many (0: none). `filter`: only
+        those whose `source`, `step` or metadata equal these values, types included.
+        """
+
+    @abstractmethod
+    def list(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        filter: Mapping[str, Any] | None = None,
+        before: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """The checkpoints that a config addresses (None: of every thread and namespace), newest first.
+
+        A config without `checkpoint_ns` means the root namespace; `before` is a config with a `checkpoint_id`.
+        """
+
+    @abstractmethod
+    def namespaces(self, thread_id: str) -> builtins.list[str]:
+        """The namespaces of a thread that hold a checkpoint, sorted; the root is "" ."""
+
+    @abstractmethod
+    def delete_thread(self, thread_id: str) -> None:
+        """Forgets everything about a thread; nothing happens if there is none."""
+
+    @abstractmethod
+    def copy_thread(self, source: str, target: str) -> None:
+        """Copies a thread with its history. StorageError if `source` is not there or `target` already is."""
+
+    @abstractmethod
+    def prune(self, thread_id: str, *, keep: int) -> None:
+        """Forgets all but the newest `keep` checkpoints of each namespace; the head always stays.
+
+        StorageError if the thread is not there, ValueError if `keep` is negative.
+        """
+
+    @abstractmethod
+    def record(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded) -> None:
+        """Stores the state of one `once()` call of a running task at once, replacing an earlier one of its key."""
+
+    @abstractmethod
+    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+        """The `once()` calls stored for a task, in the order in which they began."""
+
+    @abstractmethod
+    def register(self, *types: type, name: str | None = None) -> None:
+        """Makes the program's classes known, so that their instances can be stored and read.
+
+        TypeError for a class that cannot be stored; StorageError if another class has the same stored name.
+        """
+
+    def close(self) -> None:  # noqa: B027  # a saver that holds nothing has nothing to do
+        """Releases what the saver holds. Closing twice is fine."""
+
+    async def aget(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
+        """`get` in a worker thread."""
+        return await in_thread(self.get, thread_id, namespace, checkpoint_id)
+
+    async def aput(self, write: Write) -> int:
+        """`put` in a worker thread; when cancelled it ends only after the write has ended."""
+        return await in_thread(self.put, write)
+
+    async def ahistory(
+        self,
+        thread_id: str,
+        namespace: str,
+        *,
+        before: str | None = None,
+        limit: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+    ) -> builtins.list[Stored]:
+        """`history` in a worker thread, all at once."""
+
+        def read() -> builtins.list[Stored]:
+            return [*self.history(thread_id, namespace, before=before, limit=limit, filter=filter)]
+
+        return await in_thread(read)
+
+    async def arecord(
+        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded
+    ) -> None:
+        """`record` in a worker thread; when cancelled it ends only after the write has ended."""
+        await in_thread(self.record, thread_id, namespace, checkpoint_id, task_id, recorded)
+
+    async def arecorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+        """`recorded` in a worker thread."""
+        return await in_thread(self.recorded, thread_id, namespace, checkpoint_id, task_id)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread` in a worker thread."""
+        await in_thread(self.delete_thread, thread_id)
+
+    async def acopy_thread(self, source: str, target: str) -> None:
+        """`copy_thread` in a worker thread."""
+        await in_thread(self.copy_thread, source, target)
+
+    async def aprune(self, thread_id: str, *, keep: int) -> None:
+        """`prune` in a worker thread."""
+        await in_thread(self.prune, thread_id, keep=keep)
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Runs a function in a worker thread. A cancellation is passed on once the function has ended, not before."""
+    import asyncio
+
+    task = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()
+        raise cancelled
+    return task.result()

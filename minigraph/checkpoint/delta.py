@@ -1,0 +1,266 @@
+"""What changed between two states, as values: computed, applied and composed, without any I/O.
+
+A delta maps each changed key to a list of operations, each a code followed by its payload:
+
+    WHOLE  value                        the key now holds this value
+    TAIL   [kept, [item, ...]]          the list keeps its first `kept` items and goes on with these
+    PATCH  [[key, ...], [key, value, ...]]   the dict loses these keys, then these are set in order
+    GONE   nil                          the key is no longer there
+
+Values are compared by identity first and by their stored bytes otherwise, so `1`, `True` and `1.0` differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
+from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import MsgspecError, Raw
+from msgspec.msgpack import Decoder
+
+from minigraph.checkpoint.codec import pack
+from minigraph.errors import DecodeError
+
+WHOLE: Final = 0
+TAIL: Final = 1
+PATCH: Final = 2
+GONE: Final = 3
+
+Operations = list[Any]
+"""Codes and payloads in turn: [WHOLE, payload] or, after composition, several such pairs."""
+Keys = dict[str, Operations]
+
+_EXACT: Final = frozenset({str, int, bool, bytes, type(None)})
+_MISSING: Final = object()
+_tail = Decoder(tuple[int, list[Raw]]).decode
+_patch = Decoder(tuple[list[Raw], list[Raw]]).decode
+_number = Decoder(int).decode
+
+
+class Encode(Protocol):
+    """How a value becomes bytes; `key` and `at` name its place in an error."""
+
+    def __call__(self, value: object, *, key: str | None = None, at: str = "$") -> bytes: ...
+
+
+class Difference(NamedTuple):
+    """The changed keys, and by how many bytes the whole state grew; `complete` if nothing older is needed."""
+
+    keys: Keys
+    growth: int
+    complete: bool
+
+
+def complete(encode: Encode, values: Mapping[str, Any], known: Keys | None = None) -> Difference:
+    """The whole state; payloads of `known` WHOLE operations are used again."""
+    keys: Keys = {}
+    size = 0
+    for key, value in values.items():
+        operations = known.get(key) if known else None
+        if operations is None or operations[0] != WHOLE or len(operations) != 2:
+            operations = [WHOLE, Raw(encode(value, key=key))]
+        keys[key] = operations
+        size += len(operations[1]) + len(key) + 3
+    return Difference(keys, size, True)
+
+
+def difference(
+    encode: Encode, old: Mapping[str, Any], new: Mapping[str, Any], kept: frozenset[str] = frozenset()
+) -> Difference:
+    """What turns `old` into `new`, key order included. `kept` names lists known to begin with the old list's items."""
+    keys: Keys = {}
+    growth = 0
+    for key in old:
+        if key not in new:
+            keys[key] = [GONE, None]
+            growth -= len(encode(old[key], key=key)) + len(key) + 3
+    survivors = [key for key in old if key in new] if keys else old
+    for key, value in new.items():
+        before = old.get(key, _MISSING)
+        if value is before:
+            continue
+        if before is _MISSING:
+            data = encode(value, key=key)
+            keys[key] = [WHOLE, Raw(data)]
+            growth += len(data) + len(key) + 3
+        elif (change := _change(encode, key, before, value, key in kept)) is not None:
+            keys[key] = change[0]
+            growth += change[1]
+    if not _starts_with(new, survivors):
+        return complete(encode, new, keys)
+    return Difference(keys, growth, False)
+
+
+def _starts_with(new: Iterable[str], survivors: Iterable[str]) -> bool:
+    return all(a == b for a, b in zip(survivors, new, strict=False))
+
+
+def _change(encode: Encode, key: str, old: Any, new: Any, kept: bool) -> tuple[Operations, int] | None:
+    kind = type(new)
+    if kind is type(old):
+        if kind in _EXACT and new == old:
+            return None
+        if kind is list and old:
+            return list_change(encode, key, old, new, kept)
+        if kind is dict and old:
+            return _dict_change(encode, key, old, new)
+    data, before = encode(new, key=key), encode(old, key=key)
+    return None if data == before else ([WHOLE, Raw(data)], len(data) - len(before))
+
+
+def _same(encode: Encode, old: Any, new: Any) -> bool:
+    """Whether two different objects have the same stored form."""
+    return type(old) is type(new) and encode(old) == encode(new)
+
+
+def list_change(
+    encode: Encode, key: str, old: Sequence[Any], new: Sequence[Any], kept: bool = False
+) -> tuple[Operations, int] | None:
+    """The operation that turns one list into the other, and its growth; None if they are the same."""
+    width = min(len(old), len(new))
+    if len(new) < len(old) or not (kept or all(map(is_, old, new))):
+        width = next((i for i in range(width) if old[i] is not new[i] and not _same(encode, old[i], new[i])), width)
+    if width == len(old) == len(new):
+        return None
+    lost = sum(len(encode(item, key=key)) for item in old[width:])
+    items = [Raw(encode(item, key=key, at=f"$[{i}]")) for i, item in enumerate(new[width:], width)]
+    growth = sum(map(len, items)) - lost
+    if width == 0:
+        return [WHOLE, Raw(pack(items))], growth
+    return [TAIL, Raw(pack([width, items]))], growth
+
+
+def _dict_change(encode: Encode, key: str, old: dict[Any, Any], new: dict[Any, Any]) -> tuple[Operations, int] | None:
+    removed = [name for name in old if name not in new]
+    survivors = [name for name in old if name in new] if removed else list(old)
+    in_order = all(a is b or _same(encode, a, b) for a, b in zip(survivors, new, strict=False))
+    pairs: list[Raw] = []
+    growth = 0
+    if in_order:
+        for name, value in new.items():
+            before = old.get(name, _MISSING)
+            if value is before:
+                continue
+            data = encode(value, key=key, at=_step(name))
+            if before is not _MISSING:
+                earlier = encode(before, key=key)
+                if data == earlier:
+                    continue
+                growth -= len(earlier)
+            else:
+                growth += 2
+            pairs += (Raw(encode(name, key=key)), Raw(data))
+            growth += len(data)
+        if not removed and not pairs:
+            return None
+    if not in_order or len(pairs) // 2 + len(removed) >= len(new):
+        data = encode(new, key=key)
+        return [WHOLE, Raw(data)], len(data) - len(encode(old, key=key))
+    growth -= sum(len(encode(old[name], key=key)) for name in removed)
+    return [PATCH, Raw(pack([[Raw(encode(name, key=key)) for name in removed], pairs]))], growth
+
+
+def _step(name: object) -> str:
+    return f"$.{name}" if type(name) is str and name.isidentifier() else f"$[{name!r}]"
+
+
+def compose(deltas: Iterable[Mapping[str, Operations]]) -> Keys:
+    """One delta that does what several do one after the other, without what later ones make needless."""
+    total: Keys = {}
+    for delta in deltas:
+        for key, operations in delta.items():
+            for code, payload in _steps(operations):
+                _append(total, key, code, payload)
+    return total
+
+
+def _append(total: Keys, key: str, code: int, payload: Any) -> None:
+    earlier = total.get(key)
+    if earlier is None or code == GONE:
+        total[key] = [code, payload]
+    elif code == WHOLE:
+        if earlier[0] == GONE:
+            if len(earlier) == 2:
+                del total[key]
+            total[key] = [*earlier[:2], code, payload]
+        else:
+            total[key] = [code, payload]
+    elif code == earlier[-2]:
+        merge = _merge_tails if code == TAIL else _merge_patches
+        total[key] = [*earlier[:-1], merge(earlier[-1], payload)]
+    else:
+        total[key] = [*earlier, code, payload]
+
+
+def _merge_tails(first: Raw, second: Raw) -> Raw:
+    (kept, items), (also, more) = _tail(first), _tail(second)
+    return Raw(pack([kept, items[: also - kept] + more] if also >= kept else [also, more]))
+
+
+def _merge_patches(first: Raw, second: Raw) -> Raw:
+    (removed, pairs), (gone, more) = _patch(first), _patch(second)
+    values = {bytes(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+    lost = {bytes(name): name for name in removed}
+    for name in gone:
+        values.pop(bytes(name), None)
+        lost[bytes(name)] = name
+    for name, value in zip(more[::2], more[1::2], strict=True):
+        values[bytes(name)] = value
+    flat = [Raw(part) if isinstance(part, bytes) else part for pair in values.items() for part in pair]
+    return Raw(pack([list(lost.values()), flat]))
+
+
+def _steps(operations: Operations) -> Iterable[tuple[int, Any]]:
+    if len(operations) == 2:
+        code = operations[0]
+        return ((code if type(code) is int else _number(code), operations[1]),)
+    codes = [code if type(code) is int else _number(code) for code in operations[::2]]
+    return zip(codes, operations[1::2], strict=True)
+
+
+def apply(decode: Callable[[Any], Any], deltas: Iterable[Mapping[str, Operations]]) -> dict[str, Any]:
+    """The state that a complete delta and those after it lead to, made of new objects.
+
+    Raises DecodeError where they do not fit together.
+    """
+    pending: dict[str, list[tuple[int, Any]]] = {}
+    key = ""
+    try:
+        for delta in deltas:
+            for key, operations in delta.items():
+                _line_up(pending, key, operations)
+        values: dict[str, Any] = {}
+        for key, steps in pending.items():
+            values[key] = _value(decode, steps)
+        return values
+    except (TypeError, ValueError, LookupError, MsgspecError) as error:
+        raise DecodeError(f"the stored changes of the key {key!r} do not fit together: {error}") from error
+
+
+def _line_up(pending: dict[str, list[tuple[int, Any]]], key: str, operations: Operations) -> None:
+    if not operations:
+        raise ValueError("there are none")
+    for code, payload in _steps(operations):
+        if code == WHOLE:
+            pending[key] = [(WHOLE, payload)]
+        elif code == GONE:
+            pending.pop(key, None)
+        else:
+            pending[key].append((code, payload))
+
+
+def _value(decode: Callable[[Any], Any], steps: list[tuple[int, Any]]) -> Any:
+    value = decode(steps[0][1])
+    for code, payload in steps[1:]:
+        first, second = decode(payload)
+        if code == TAIL and type(value) is list and first <= len(value):
+            del value[first:]
+            value += second
+        elif code == PATCH and type(value) is dict:
+            for name in first:
+                value.pop(name, None)
+            value.update(zip(second[::2], second[1::2], strict=True))
+        else:
+            raise ValueError(f"operation {code} on a {type(value).__name__}")
+    return value
