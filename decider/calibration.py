@@ -35,7 +35,8 @@ class Accuracy:
 def fit_noul_temperature(logits: ArrayLike, outcomes: ArrayLike) -> float:
     """Return the temperature T that minimises the mean NLL of sigmoid(logit / T).
 
-    `logits` and `outcomes` have shape (n,); outcomes are 1 for yes and 0 for no.
+    `logits` and `outcomes` have shape (n,); outcomes are 1 for yes, 0 for no and 0.5 where nobody
+    can know.
     """
     scores, targets = _pair(logits, outcomes)
 
@@ -46,15 +47,16 @@ def fit_noul_temperature(logits: ArrayLike, outcomes: ArrayLike) -> float:
     return _minimise(loss)
 
 
-def fit_choice_temperature(logits: Sequence[ArrayLike], chosen: Sequence[int]) -> float:
+def fit_choice_temperature(logits: Sequence[ArrayLike], chosen: Sequence[int | None]) -> float:
     """Return the temperature T that minimises the mean NLL of softmax(logits / T).
 
-    `logits` holds one array (options,) for each question, of any lengths; `chosen` the index of the right option.
+    `logits` holds one array (options,) for each question, of any lengths; `chosen` the index of the right
+    option, or None where nobody can know: an even spread is right then.
     """
     if not logits or len(logits) != len(chosen):
         raise ValueError(f"{len(logits)} sets of logits and {len(chosen)} outcomes: give equally many, at least one")
     scores = _padded(logits)
-    right = scores[np.arange(len(chosen)), list(chosen)]
+    right = np.array([_score_of_target(row, index) for row, index in zip(logits, chosen, strict=True)])
 
     def loss(temperature: float) -> float:
         scaled = scores / temperature
@@ -126,6 +128,11 @@ def _pair(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:
     if left.ndim != 1 or left.shape != right.shape or not len(left):
         raise ValueError(f"shapes {left.shape} and {right.shape}: give two arrays of one equal length, not empty")
     return left, right
+
+
+def _score_of_target(logits: ArrayLike, index: int | None) -> float:
+    row = np.asarray(logits, dtype=np.float64)
+    return float(row.mean() if index is None else row[index])
 
 
 def _padded(logits: Sequence[ArrayLike]) -> FloatArray:

@@ -31,6 +31,13 @@ def test_choice_temperature_with_options_of_different_number() -> None:
     assert fit_choice_temperature(logits, [0, 0, 0, 1, 0]) == pytest.approx(4 / math.log(3), rel=1e-4)
 
 
+def test_what_nobody_can_know_counts_half() -> None:
+    # As above, and once an even spread: (3 + 1/2) / 5 = 7/10, so e^(gap/T) = 7/3.
+    assert fit_noul_temperature([2] * 5, [1, 1, 1, 0, 0.5]) == pytest.approx(2 / math.log(7 / 3), rel=1e-4)
+    fitted = fit_choice_temperature([[4.0, 0.0]] * 5, [0, 0, 0, 1, None])
+    assert fitted == pytest.approx(4 / math.log(7 / 3), rel=1e-4)
+
+
 def test_useless_scores_get_the_highest_temperature() -> None:
     assert fit_noul_temperature([3, -3], [0, 1]) == pytest.approx(HIGHEST_TEMPERATURE, rel=1e-3)
 

@@ -91,19 +91,22 @@ def score(judged: Sequence[Judged]) -> Scores:
 
 
 def fit_calibration(decider: Decider, examples: Sequence[Example], name: str) -> Calibration:
-    """Return one temperature for each answer type that occurs, fitted by NLL to the decider's raw logits."""
+    """Return one temperature for each answer type that occurs, fitted by NLL to the decider's raw logits.
+
+    Questions that the state cannot answer take part, with an even spread as what is right: without them, a model that
+    is always right on the others would be made certain of everything.
+    """
     nouls: list[tuple[float, float]] = []
-    choices: list[tuple[list[float], int]] = []
+    choices: list[tuple[list[float], int | None]] = []
     for example in examples:
         answers = decider.decide(example.state, example.questions)
         for question_id, answer in answers.items():
             label = example.answers[question_id]
-            if label is None:
-                continue
             if isinstance(answer, NoulAnswer):
-                nouls.append((raw_logits(answer)[0], float(bool(label))))
+                nouls.append((raw_logits(answer)[0], 0.5 if label is None else float(bool(label))))
             else:
-                choices.append((raw_logits(answer), list(answer.probabilities).index(str(label))))
+                index = None if label is None else list(answer.probabilities).index(str(label))
+                choices.append((raw_logits(answer), index))
     temperatures: dict[str, float] = {}
     if nouls:
         temperatures["noul"] = calibration.fit_noul_temperature(*zip(*nouls, strict=True))
