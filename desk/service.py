@@ -166,8 +166,9 @@ class Desk:
         snapshot = self._state(thread) if at is None else self.graph.get_state(self._moment(thread, at).config)
         if not snapshot.interrupts:
             outcome = snapshot.values.get("outcome")
-            ended = f"it ended ({outcome})" if outcome else f"it is not at a question, {_due(snapshot.next)}"
-            raise NotWaitingError(thread, f"there is nothing to review: {ended}")
+            ended = f"its last turn ended ({outcome})"
+            stopped = f"its last run was stopped; finish it with `desk resume {thread}` first"
+            raise NotWaitingError(thread, f"there is nothing to review: {stopped if snapshot.next else ended}")
         read_answer(answer, snapshot.values, self._send_email)
         config = _config(thread) if at is None else dict(snapshot.config)
         return self._run(thread, Command(resume=dict(answer)), config, on_step)
@@ -329,7 +330,3 @@ def _config(thread: str) -> dict[str, Any]:
 
 def _checkpoint(config: Mapping[str, Any]) -> str:
     return str(config["configurable"]["checkpoint_id"])
-
-
-def _due(nodes: tuple[str, ...]) -> str:
-    return f"{', '.join(nodes)} is due" if nodes else "nothing is due"
