@@ -190,9 +190,11 @@ def _errors() -> Iterator[Display]:
     except DeskError as error:
         _stop(display, str(error), _code(error))
     except Exception as error:
-        from minigraph.errors import StorageError
+        from minigraph.errors import StorageError, UnknownInterruptError
         from tools import ToolStorageError
 
+        if isinstance(error, UnknownInterruptError):
+            _stop(display, f"somebody else has answered meanwhile: {error}", BAD_INPUT)
         if not isinstance(error, StorageError | ToolStorageError):
             raise
         _stop(display, str(error), STORAGE)

@@ -67,7 +67,11 @@ class DeskRecords:
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._connection.row_factory = sqlite3.Row
-        self.today: Final = self._today()
+        try:
+            self.today: Final = self._today()
+        except DeskStorageError:
+            self._connection.close()
+            raise
 
     def __enter__(self) -> DeskRecords:
         return self
@@ -167,12 +171,10 @@ class DeskRecords:
         with self._errors():
             rows = {str(row["key"]): str(row["value"]) for row in self._rows("SELECT key, value FROM desk_settings")}
         if rows.get("version") != VERSION:
-            self._connection.close()
             raise DeskStorageError(self.path, f"it has version {rows.get('version')}, and this release reads {VERSION}")
         try:
             return date.fromisoformat(rows.get("today", ""))
         except ValueError as error:
-            self._connection.close()
             raise DeskStorageError(self.path, f"its date of today cannot be read: {error}") from error
 
     @contextmanager

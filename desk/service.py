@@ -100,7 +100,8 @@ class Desk:
             records = stack.enter_context(DeskRecords(path))
             model = decider
             lazy = LazyDecider() if model is None else LazyDecider(lambda: model)
-            desk = cls(records, provider or Planner(), lazy, poisoned, stack.pop_all())
+            desk = cls(records, provider or Planner(), lazy, poisoned, stack)
+            desk._stack = stack.pop_all()
         return desk
 
     def __enter__(self) -> Desk:
@@ -128,7 +129,8 @@ class Desk:
         """Take up a request, in a new conversation or as the next turn of one.
 
         A registration brings its event along; a further turn keeps the registration and event of the one before
-        unless others are named.
+        unless others are named. Where the turn before asked the participant something, its request is read together
+        with the new one, which answers it.
 
         Raises:
             BadInputError: the request or the name of the thread cannot be used.
@@ -141,15 +143,18 @@ class Desk:
         known = self._known(name)
         if known is not None and registration is None and event is None:
             registration, event = known.registration_id, known.event_id
-        case, event_id = self._case(text, registration, event)
         snapshot = self.graph.get_state(_config(name))
+        whole = text
+        if snapshot.values.get("outcome") == "asked_user":
+            whole = checked_request(f"{snapshot.values['case']['request']}\n{text}")
+        case, event_id = self._case(whole, registration, event)
         if snapshot.interrupts:
             raise WaitingError(name)
         if snapshot.next:
             raise BadInputError(f"thread {name!r}", f"its last run was stopped; finish it with `desk resume {name}`")
         taus = checked_thresholds(default_thresholds() if thresholds is None else thresholds)
         self._decider.ready()
-        given = new_turn(case, taus, int(snapshot.values.get("turn") or 0) + 1)
+        given = new_turn(case, taus, int(snapshot.values.get("turn") or 0) + 1, text)
         self.records.note_thread(name, "running", registration_id=registration, event_id=event_id, request=text[:200])
         return self._run(name, given, _config(name), on_step)
 

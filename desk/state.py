@@ -66,8 +66,10 @@ class DeskState(TypedDict):
     trace: Annotated[list[dict[str, Any]], operator.add]
 
 
-def new_turn(case: Case, thresholds: Mapping[str, object], turn: int) -> DeskState:
+def new_turn(case: Case, thresholds: Mapping[str, object], turn: int, message: str | None = None) -> DeskState:
     """Give the input of a run that takes up a request as turn number ``turn`` of its thread.
+
+    ``message`` is what joins the conversation, where it is only the last part of the request.
 
     Raises:
         ThresholdError: see ``desk.thresholds.checked_thresholds``.
@@ -76,7 +78,7 @@ def new_turn(case: Case, thresholds: Mapping[str, object], turn: int) -> DeskSta
         case=case.to_json(),
         thresholds=checked_thresholds(thresholds),
         turn=turn,
-        messages=[{"role": "user", "content": case.request, "id": f"turn-{turn}"}],
+        messages=[{"role": "user", "content": case.request if message is None else message, "id": f"turn-{turn}"}],
         route=None,
         p_route=None,
         routing=None,

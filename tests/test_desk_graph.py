@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,18 @@ from desk.errors import (
     UnknownThreadError,
     WaitingError,
 )
+from desk.graph import build_graph
 from desk.handoff import handoff
+from desk.policy import Case, Event, Registration
 from desk.providers import Obeyer, Reply, ScriptedProvider, calls, says
 from desk.report import Report
 from desk.scripted import ScriptedDecider
 from desk.service import Desk
-from desk.state import K_MAX
-from tools import ToolCall
+from desk.state import K_MAX, new_turn
+from desk.thresholds import default_thresholds
+from minigraph.checkpoint.memory import InMemorySaver
+from minigraph.errors import MinigraphError
+from tools import AuditedTools, AuditLog, Mailer, Outcome, ToolCall, send_email_tool
 
 CANCEL = {"cancel": 0.91, "ask_policy": 0.09}
 ASK = {"ask_policy": 0.95, "ask_event": 0.05}
@@ -609,3 +616,77 @@ def test_the_provenance_of_a_decision_is_reported(path: Path) -> None:
         done = cancels(desk)
     assert done.provider == "rule-based planner (no language model)"
     assert done.source == {"model": "scripted decisions (test double)", "provider": "none", "calibration": "none"}
+
+
+def test_an_answer_to_the_desks_question_is_read_with_the_request_it_belongs_to(path: Path) -> None:
+    with Desk.open(path, decider=ScriptedDecider({"transfer": 1.0})) as desk:
+        assert desk.ask("A friend takes my place.", registration="R101", thread="t").outcome == "asked_user"
+    named = ScriptedDecider({"transfer": 1.0}, allow=0.99, flags={"names_person": 1.0})
+    with Desk.open(path, decider=named) as desk:
+        done = desk.ask("Her name is Ada Holm.", thread="t")
+        values = desk.graph.get_state({"configurable": {"thread_id": "t"}}).values
+        assert values["case"]["request"] == "A friend takes my place.\nHer name is Ada Holm."
+        assert messages(desk)[2]["content"] == "Her name is Ada Holm."
+    assert (done.outcome, done.mails[0].subject) == ("sent", "Place passed on: Bookbinding for beginners")
+
+
+def test_a_new_registration_is_confirmed_to_the_one_address_it_gives(path: Path) -> None:
+    with Desk.open(path, decider=ScriptedDecider({"register": 1.0}, allow=0.99)) as desk:
+        done = desk.ask("Please register me: Ada Holm, ada@example.org.", event="E1")
+        assert [sent.recipient for sent in done.mails] == ["ada@example.org"]
+        two = desk.ask("Please register me: ada@example.org or holm@example.net.", event="E1")
+        assert two.mails == ()
+
+
+def test_of_two_reviewers_at_once_one_wins_and_one_mail_goes_out(path: Path) -> None:
+    decider = ScriptedDecider(CANCEL, allow=0.6)
+    with Desk.open(path, decider=decider) as desk:
+        cancels(desk)
+    barrier, outcomes = threading.Barrier(2), []
+
+    def answer(verdict: dict[str, object]) -> None:
+        with Desk.open(path, decider=decider) as desk:
+            barrier.wait()
+            try:
+                outcomes.append(desk.review("t", verdict).outcome)
+            except (MinigraphError, NotWaitingError) as error:
+                outcomes.append(type(error).__name__)
+
+    threads = [threading.Thread(target=answer, args=({"verdict": "approve", "by": by},)) for by in ("Ann", "Ben")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "sent" in outcomes
+    with Desk.open(path, decider=decider) as desk:
+        assert desk.report("t").outcome == "sent"
+        assert len(desk.mails()) == 1
+        check_pairs(desk)
+
+
+class LosingTransport:
+    """Takes the mail and loses the connection: nobody knows whether it arrived."""
+
+    name = "losing"
+
+    def deliver(self, message: bytes, sender: str, recipient: str) -> Outcome:
+        return Outcome("unknown", False, "the connection was lost")
+
+
+def test_a_mail_nobody_can_account_for_goes_to_a_person(tmp_path: Path) -> None:
+    with (
+        Mailer(tmp_path / "mail.db", transport=LosingTransport()) as mailer,
+        AuditLog(tmp_path / "log.db") as log,
+    ):
+        provider = ScriptedProvider([calls(("c1", "send_email", mail()))])
+        audited = AuditedTools([send_email_tool(mailer)], log)
+        graph = build_graph(provider, ScriptedDecider(CANCEL, allow=0.99), audited, InMemorySaver())
+        event = Event("E1", "Bookbinding", "Ghent", date(2026, 3, 22), 12, 9, False, 240)
+        person = Registration("Marit Solheim", MARIT, "confirmed", 240)
+        case = Case(date(2026, 3, 2), event, person, "Please cancel my place.")
+        config = {"configurable": {"thread_id": "t"}}
+        values = graph.invoke(new_turn(case, default_thresholds(), 1), config)
+        assert [step["node"] for step in values["trace"]] == ["router", "agent", "tools", "guard", "send", "escalate"]
+        assert (values["outcome"], values["actions"][0]) == ("failed", "not_sent:c1")
+        assert "not known whether the mail" in values["handoff"]
+        assert [sent.state for sent in mailer.deliveries()] == ["unknown"]
