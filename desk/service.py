@@ -45,6 +45,8 @@ from tools import (
 if TYPE_CHECKING:
     from decider import DecisionModel
 
+_AFTER_DECIDING: Final = ("human_review", "send", "ask_user", "escalate")
+
 OnStep = Callable[[dict[str, Any]], None]
 """Called with the trace entry of each step as it ends."""
 
@@ -207,11 +209,19 @@ class Desk:
         Raises:
             UnknownThreadError, UnknownStepError: there is no such conversation or step.
             ThresholdError: a threshold is unknown or out of range.
-            BadInputError: nothing is due at that step.
+            BadInputError: nothing is due at that step, or what is due no longer asks the thresholds.
         """
         moment = self._moment(thread, at)
         if not moment.due:
             raise BadInputError(f"step {moment.step}", "the turn ended there, nothing is due; choose an earlier step")
+        if moment.due == (START,):
+            raise BadInputError(f"step {moment.step}", "the request is not taken in yet; choose the step after it")
+        if moment.due[0] in _AFTER_DECIDING:
+            raise BadInputError(
+                f"step {moment.step}",
+                f"{moment.due[0]} is due, so the decision is made and thresholds change nothing; choose `guard` or "
+                "an earlier step",
+            )
         if not thresholds:
             raise BadInputError("--set", "nothing is changed; write for example tau_act=0.55")
         taus = checked_thresholds({**moment.values["thresholds"], **thresholds})

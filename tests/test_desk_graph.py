@@ -487,6 +487,29 @@ def test_a_fork_can_start_before_the_router(path: Path) -> None:
         assert done.trace[0]["numbers"]["tau_route"] == 0.95
 
 
+@pytest.mark.parametrize(("at", "word"), [("0", "not taken in"), ("5", "the decision is made"), ("guard", None)])
+def test_a_fork_starts_where_thresholds_still_matter(path: Path, at: str, word: str | None) -> None:
+    with Desk.open(path, decider=ScriptedDecider(CANCEL, allow=0.6)) as desk:
+        cancels(desk)
+        if word is None:
+            assert desk.fork("t", at, {"tau_act": 0.5}).outcome == "sent"
+        else:
+            with pytest.raises(BadInputError, match=word):
+                desk.fork("t", at, {"tau_act": 0.5})
+            assert len(desk.history("t")) == 6
+
+
+def test_the_second_turn_can_be_forked_from_its_router(path: Path) -> None:
+    with Desk.open(path, decider=ScriptedDecider(CANCEL, allow=0.6)) as desk:
+        cancels(desk)
+        desk.review("t", APPROVE)
+        assert cancels(desk).waiting
+        done = desk.fork("t", "router", {"tau_act": 0.5})
+        assert (done.outcome, [step["turn"] for step in done.trace]) == ("sent", [2] * 6)
+        assert [sent.call_id for sent in done.mails] == ["call-1", "call-2"]
+        check_pairs(desk)
+
+
 @pytest.mark.parametrize("values", [{"tau_act": 0.1}, {"tau_act": math.nan}, {"tau_act": 2.0}, {"k": 0.5}, {}])
 def test_a_fork_with_nonsense_changes_nothing(path: Path, values: dict[str, object]) -> None:
     with Desk.open(path, decider=ScriptedDecider(CANCEL, allow=0.6)) as desk:
