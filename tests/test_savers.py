@@ -18,7 +18,7 @@ import pytest
 
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
 from minigraph.checkpoint.connections import APPLICATION_ID, SCHEMA_VERSION
-from minigraph.checkpoint.tables import TableSaver
+from minigraph.checkpoint.saver import TableSaver
 from minigraph.errors import DecodeError, StorageError, ThreadConflictError, UnstorableValueError
 from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Recorded, Result, Task, Write
 from minigraph.types import Interrupt, Send

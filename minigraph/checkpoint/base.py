@@ -1,4 +1,4 @@
-"""What the engine asks of a saver. One class to implement; the savers of this package share `TableSaver`."""
+"""What the engine asks of a saver. One class to implement; the savers of this package share `saver.TableSaver`."""
 
 from __future__ import annotations
 

@@ -61,6 +61,8 @@ class Codec:
         self._by_name: dict[str, ClassForm] = {}
         self._forms: dict[type, Leaf | Composite] = dict(tags.STANDARD)
         self._decoder = Decoder(ext_hook=self._load)
+        self._walk = _Walk(self, _SCALARS).plain
+        self._careful_walk = _Walk(self, _ROOMY).plain
         for kind in _ENGINE_TYPES:
             self._add(kind.__name__, kind)
 
@@ -73,6 +75,8 @@ class Codec:
         if name is not None and len(types) != 1:
             raise TypeError(f"register(..., name={name!r}): a name belongs to exactly one class, not {len(types)}")
         for kind in types:
+            if name is None and kind in self._by_kind:
+                continue
             kind = getattr(kind, "__origin__", kind)
             if not isinstance(kind, type):
                 raise TypeError(f"register({kind!r}): a class was expected")
@@ -84,7 +88,7 @@ class Codec:
     def encode(self, value: object, *, key: str | None = None, at: str = "$") -> bytes:
         """The stored form of a value; `key` and `at` say where it stands when it is refused (UnstorableValueError)."""
         try:
-            plain = value if type(value) in _SCALARS else _Walk(self, _SCALARS).plain(value, 0)
+            plain = value if type(value) in _SCALARS else self._walk(value, 0)
             return pack(plain)
         except (OverflowError, UnicodeEncodeError):
             pass
@@ -93,7 +97,7 @@ class Codec:
         except RecursionError:
             raise _refusal(_Refused(value, _TOO_DEEP), key, at) from None
         try:
-            return pack(_Walk(self, _ROOMY).plain(value, 0))
+            return pack(self._careful_walk(value, 0))
         except _Refused as refused:
             raise _refusal(refused, key, at) from None
         except UnicodeEncodeError as error:

@@ -13,7 +13,8 @@ Values are compared by identity first and by their stored bytes otherwise, so `1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import is_
+from itertools import groupby
+from operator import is_, itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import MsgspecError, Raw
@@ -75,7 +76,7 @@ def difference(
         if key not in new:
             keys[key] = [GONE, None]
             growth -= len(encode(old[key], key=key)) + len(key) + 3
-    survivors = [key for key in old if key in new] if keys else old
+    survivors = [key for key in old if key in new] if keys else list(old)
     for key, value in new.items():
         before = old.get(key, _MISSING)
         if value is before:
@@ -87,13 +88,9 @@ def difference(
         elif (change := _change(encode, key, before, value, key in kept)) is not None:
             keys[key] = change[0]
             growth += change[1]
-    if not _starts_with(new, survivors):
+    if survivors != list(new)[: len(survivors)]:
         return complete(encode, new, keys)
     return Difference(keys, growth, False)
-
-
-def _starts_with(new: Iterable[str], survivors: Iterable[str]) -> bool:
-    return all(a == b for a, b in zip(survivors, new, strict=False))
 
 
 def _change(encode: Encode, key: str, old: Any, new: Any, kept: bool) -> tuple[Operations, int] | None:
@@ -167,48 +164,55 @@ def _step(name: object) -> str:
 
 def compose(deltas: Iterable[Mapping[str, Operations]]) -> Keys:
     """One delta that does what several do one after the other, without what later ones make needless."""
-    total: Keys = {}
+    total: dict[str, list[tuple[int, Any]]] = {}
     for delta in deltas:
         for key, operations in delta.items():
             for code, payload in _steps(operations):
-                _append(total, key, code, payload)
-    return total
+                earlier = total.get(key)
+                if earlier is None or code == GONE:
+                    total[key] = [(code, payload)]
+                elif code != WHOLE:
+                    earlier.append((code, payload))
+                elif earlier[0][0] != GONE:
+                    total[key] = [(code, payload)]
+                else:
+                    if len(earlier) == 1:
+                        del total[key]
+                    total[key] = [earlier[0], (code, payload)]
+    return {key: _merged(steps) for key, steps in total.items()}
 
 
-def _append(total: Keys, key: str, code: int, payload: Any) -> None:
-    earlier = total.get(key)
-    if earlier is None or code == GONE:
-        total[key] = [code, payload]
-    elif code == WHOLE:
-        if earlier[0] == GONE:
-            if len(earlier) == 2:
-                del total[key]
-            total[key] = [*earlier[:2], code, payload]
-        else:
-            total[key] = [code, payload]
-    elif code == earlier[-2]:
-        merge = _merge_tails if code == TAIL else _merge_patches
-        total[key] = [*earlier[:-1], merge(earlier[-1], payload)]
-    else:
-        total[key] = [*earlier, code, payload]
+def _merged(steps: list[tuple[int, Any]]) -> Operations:
+    operations: Operations = []
+    for code, run in groupby(steps, itemgetter(0)):
+        payloads = [payload for _, payload in run]
+        if len(payloads) > 1:
+            payloads = [_merge_tails(payloads) if code == TAIL else _merge_patches(payloads)]
+        operations += (code, payloads[0])
+    return operations
 
 
-def _merge_tails(first: Raw, second: Raw) -> Raw:
-    (kept, items), (also, more) = _tail(first), _tail(second)
-    return Raw(pack([kept, items[: also - kept] + more] if also >= kept else [also, more]))
+def _merge_tails(payloads: list[Raw]) -> Raw:
+    kept, items = _tail(payloads[0])
+    for payload in payloads[1:]:
+        also, more = _tail(payload)
+        del items[max(0, also - kept) :]
+        kept = min(kept, also)
+        items += more
+    return Raw(pack([kept, items]))
 
 
-def _merge_patches(first: Raw, second: Raw) -> Raw:
-    (removed, pairs), (gone, more) = _patch(first), _patch(second)
-    values = {bytes(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
-    lost = {bytes(name): name for name in removed}
-    for name in gone:
-        values.pop(bytes(name), None)
-        lost[bytes(name)] = name
-    for name, value in zip(more[::2], more[1::2], strict=True):
-        values[bytes(name)] = value
-    flat = [Raw(part) if isinstance(part, bytes) else part for pair in values.items() for part in pair]
-    return Raw(pack([list(lost.values()), flat]))
+def _merge_patches(payloads: list[Raw]) -> Raw:
+    lost: dict[bytes, Raw] = {}
+    values: dict[bytes, tuple[Raw, Raw]] = {}
+    for payload in payloads:
+        removed, pairs = _patch(payload)
+        for name in removed:
+            values.pop(bytes(name), None)
+            lost[bytes(name)] = name
+        for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+            values[bytes(name)] = (name, value)
+    return Raw(pack([list(lost.values()), [part for pair in values.values() for part in pair]]))
 
 
 def _steps(operations: Operations) -> Iterable[tuple[int, Any]]:
@@ -264,3 +268,18 @@ def _value(decode: Callable[[Any], Any], steps: list[tuple[int, Any]]) -> Any:
         else:
             raise ValueError(f"operation {code} on a {type(value).__name__}")
     return value
+
+
+def list_items(operations: Operations) -> tuple[int, list[Raw]] | None:
+    """Where the items that a change added to a list begin, and those items; None if it did nothing of the kind."""
+    return _tail(operations[1]) if len(operations) == 2 and _number(operations[0]) == TAIL else None
+
+
+def whole_value(operations: Operations) -> Raw | None:
+    """The value that a change set; None if it did not set the key as a whole."""
+    return operations[1] if len(operations) == 2 and _number(operations[0]) == WHOLE else None
+
+
+def set_members(operations: Operations) -> list[Raw] | None:
+    """Names and values in turn that a change set in a dict; None if it did nothing of the kind."""
+    return _patch(operations[1])[1] if len(operations) == 2 and _number(operations[0]) == PATCH else None

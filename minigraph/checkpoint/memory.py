@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -13,7 +13,8 @@ import msgspec
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.rows import CheckpointRow, ResultRow
-from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, TableSaver, chain_of, duplicate
+from minigraph.checkpoint.saver import TableSaver
+from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, chain_of, duplicate
 from minigraph.records import Recorded, Stored, Write
 
 
@@ -27,23 +28,13 @@ class InMemorySaver(TableSaver):
 
     def __init__(self) -> None:
         super().__init__(Codec(learn=True))
-        self._tables = _MemoryTables()
-        self._lock = threading.RLock()
+        self._transaction = _Transaction()
 
-    @contextmanager
-    def _reading(self) -> Iterator[Tables]:
-        with self._lock:
-            yield self._tables
+    def _reading(self) -> _Transaction:
+        return self._transaction
 
-    @contextmanager
-    def _writing(self) -> Iterator[Tables]:
-        with self._lock:
-            self._tables.added.clear()
-            try:
-                yield self._tables
-            except BaseException:
-                self._tables.take_back()
-                raise
+    def _writing(self) -> _Transaction:
+        return self._transaction
 
     async def aget(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
         """`get`, at once."""
@@ -86,6 +77,28 @@ class InMemorySaver(TableSaver):
     async def aprune(self, thread_id: str, *, keep: int) -> None:
         """`prune`, at once."""
         self.prune(thread_id, keep=keep)
+
+
+class _Transaction:
+    """A with block in which nobody else reads or writes, and after which an error has left nothing behind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._tables = _MemoryTables()
+
+    def __enter__(self) -> Tables:
+        self._lock.acquire()
+        self._tables.added.clear()
+        return self._tables
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None:
+                self._tables.take_back()
+        finally:
+            self._lock.release()
 
 
 class _MemoryTables:

@@ -1,8 +1,7 @@
-"""Records to rows and back: what a saver keeps for a checkpoint and for a result, whatever it keeps rows in."""
+"""Checkpoints to rows and back, whatever a saver keeps rows in."""
 
 from __future__ import annotations
 
-from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +11,8 @@ from msgspec.msgpack import Decoder
 from minigraph.checkpoint import delta
 from minigraph.checkpoint.codec import Codec, pack
 from minigraph.errors import DecodeError, UnstorableValueError
-from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Recorded, Result, Task
-from minigraph.types import UNSET, Interrupt
+from minigraph.records import Checkpoint, NewCheckpoint, Task
+from minigraph.types import UNSET
 
 SPAN: Final = 32
 """Every so many checkpoints one row holds all changes since the last such row, so that a read takes few rows."""
@@ -21,8 +20,6 @@ ROW_COST: Final = 100
 """What reading or writing one more row costs, in bytes of state."""
 
 WRITTEN: Final = "written"
-Asked = tuple[Interrupt, ...]
-_MISSING: Final = object()
 
 
 class CheckpointRow(msgspec.Struct, frozen=True):
@@ -142,7 +139,7 @@ def draft(codec: Codec, new: NewCheckpoint) -> Draft:
         else ([task.id, task.node, task.index] if task.index else [task.id, task.node])
         for task in point.due
     ]
-    body = pack(_trimmed([due, point.ran, point.deferred, point.joins, point.owner]))
+    body = pack(trimmed([due, point.ran, point.deferred, point.joins, point.owner]))
     if before is None:
         found = delta.complete(encode, point.values)
     else:
@@ -157,7 +154,13 @@ def draft(codec: Codec, new: NewCheckpoint) -> Draft:
     return Draft(new, body, metadata_text(point.metadata), found, written, growth)
 
 
-def _trimmed(parts: list[Any]) -> list[Any]:
+def filled(parts: list[Any], defaults: list[Any]) -> list[Any]:
+    """A list with what was trimmed from its end."""
+    return [*parts, *defaults[len(parts) :]]
+
+
+def trimmed(parts: list[Any]) -> list[Any]:
+    """A list without the empty values at its end; the list itself is cut."""
     while parts and not parts[-1] and parts[-1] is not UNSET:
         parts.pop()
     return parts
@@ -198,7 +201,7 @@ def read_checkpoint(codec: Codec, row: CheckpointRow, blobs: list[bytes]) -> Che
     written = delta.apply(codec.decode, (keys for _, keys in parts)).get(WRITTEN, ())
     try:
         stored = codec.decode(row.body)
-        due, ran, deferred, joins, owner = _filled(stored, [[], [], [], {}, ""])
+        due, ran, deferred, joins, owner = filled(stored, [[], [], [], {}, ""])
         return Checkpoint(
             row.checkpoint_id,
             row.parent_id,
@@ -216,129 +219,3 @@ def read_checkpoint(codec: Codec, row: CheckpointRow, blobs: list[bytes]) -> Che
         )
     except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise DecodeError(f"the stored checkpoint {row.checkpoint_id!r} could not be read: {error}") from error
-
-
-INLINE, VALUE, SLICE, ITEM, MEMBERS = range(5)
-"""How a result's write is stored: itself, or a place in the state of the checkpoint that it led to."""
-
-
-def write_result(codec: Codec, result: Result, child: Checkpoint | None) -> tuple[bytes, bool]:
-    """The stored form of a result, and whether it refers to the state of `child`, the checkpoint it led to."""
-    encode = codec.encode
-    if isinstance(result, Finished):
-        writes = [_write(codec, key, value, child) for key, value in result.writes]
-        refers = any(mode != INLINE for _, mode, _ in writes)
-        targets = [Raw(encode(target, key=result.node, at="$.goto")) for target in result.targets]
-        rest = [not result.follow_edges, result.cached, _questions(codec, result.asked), _values(codec, result.answers)]
-        return pack([0, result.node, *_trimmed([writes, targets, *rest])]), refers
-    shared = [
-        _questions(codec, result.asked),
-        _values(codec, result.answers),
-        _questions(codec, result.inner),
-        [[key, Raw(encode(value, key="answer"))] for key, value in result.given],
-        [[r.key, r.done, Raw(encode(r.value, key=r.key))] for r in result.recorded],
-    ]
-    if isinstance(result, Paused):
-        return pack([1, result.node, *_trimmed(shared)]), False
-    text = [Raw(encode(result.error_type)), Raw(encode(result.message)), result.cancelled]
-    done = None if result.kept is None else [result.kept.task_id, Raw(write_result(codec, result.kept, None)[0])]
-    return pack([2, result.node, *text, *_trimmed([*shared, done])]), False
-
-
-def _questions(codec: Codec, asked: tuple[Interrupt, ...]) -> list[Any]:
-    return [[Raw(codec.encode(question.value, key="interrupt")), question.id] for question in asked]
-
-
-def _values(codec: Codec, values: tuple[Any, ...]) -> list[Raw]:
-    return [Raw(codec.encode(value, key="answer")) for value in values]
-
-
-def _write(codec: Codec, key: str, value: Any, child: Checkpoint | None) -> list[Any]:
-    if child is not None and key in child.values and value is not None and type(value) not in (bool, int, float):
-        place = _place(value, child.values[key])
-        if place is not None:
-            return [key, *place]
-    return [key, INLINE, Raw(codec.encode(value, key=key))]
-
-
-def _place(value: Any, state: Any) -> tuple[int, Any] | None:
-    """Where a written value stands in the state it led to, compared by identity; None if it does not."""
-    kind = type(value)
-    if value is state:
-        return VALUE, None
-    if type(state) is list and state:
-        if kind is list and value:
-            width = len(value)
-            starts = range(len(state) - width, max(-1, len(state) - width - 64), -1)
-            for start in starts:
-                if state[start] is value[0] and all(map(is_, value, state[start : start + width])):
-                    return SLICE, [start, start + width]
-        for index in range(len(state) - 1, max(-1, len(state) - 65), -1):
-            if state[index] is value:
-                return ITEM, index
-    if kind is dict and type(state) is dict and value:
-        names = list(value)
-        if all(type(name) is str and state.get(name, _MISSING) is value[name] for name in names):
-            return MEMBERS, names
-    return None
-
-
-def read_result(codec: Codec, row: ResultRow, state: dict[str, Any]) -> Result:
-    """The result of a row; `state` are the values of its child checkpoint, where it has one."""
-    try:
-        kind, node, *parts = codec.decode(row.body)
-        if kind == 0:
-            return _finished(codec, row.task_id, node, parts, state)
-        if kind == 1:
-            return Paused(row.task_id, node, *_waiting(parts))
-        if kind == 2:
-            done = parts[8] if len(parts) > 8 else None
-            kept = None if done is None else _finished(codec, done[0], done[1][1], done[1][2:], {})
-            error_type, message, cancelled = parts[:3]
-            return Failed(row.task_id, node, error_type, message, cancelled, *_waiting(parts[3:8]), kept)
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise DecodeError(f"the stored result of task {row.task_id!r} could not be read: {error}") from error
-    raise DecodeError(f"the stored result of task {row.task_id!r} is of an unknown kind")
-
-
-def _finished(codec: Codec, task_id: str, node: str, parts: list[Any], state: dict[str, Any]) -> Finished:
-    writes, targets, stop, cached, asked, answers = _filled(parts, [[], [], False, False, [], []])
-    return Finished(
-        task_id,
-        node,
-        tuple((key, _read_write(codec, key, mode, payload, state)) for key, mode, payload in writes),
-        tuple(targets),
-        not stop,
-        bool(cached),
-        _interrupts(asked),
-        tuple(answers),
-    )
-
-
-def _filled(parts: list[Any], defaults: list[Any]) -> list[Any]:
-    return [*parts, *defaults[len(parts) :]]
-
-
-def _interrupts(stored: list[Any]) -> tuple[Interrupt, ...]:
-    return tuple(Interrupt(value, name) for value, name in stored)
-
-
-def _waiting(parts: list[Any]) -> tuple[Asked, tuple[Any, ...], Asked, tuple[Any, ...], tuple[Recorded, ...]]:
-    asked, answers, inner, given, recorded = _filled(parts, [[], [], [], [], []])
-    outcomes = tuple(Recorded(*fields) for fields in recorded)
-    return _interrupts(asked), tuple(answers), _interrupts(inner), tuple(map(tuple, given)), outcomes
-
-
-def _read_write(codec: Codec, key: str, mode: int, payload: Any, state: dict[str, Any]) -> Any:
-    if mode == INLINE:
-        return payload
-    held = state[key]
-    if mode == SLICE:
-        held = held[payload[0] : payload[1]]
-    elif mode == ITEM:
-        held = held[payload]
-    elif mode == MEMBERS:
-        held = {name: held[name] for name in payload}
-    elif mode != VALUE:
-        raise ValueError(f"write mode {mode}")
-    return codec.decode(codec.encode(held))

@@ -27,7 +27,8 @@ import msgspec
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.connections import Pool, Single, connections, translated
 from minigraph.checkpoint.rows import Chain, CheckpointRow, ResultRow
-from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, TableSaver, duplicate
+from minigraph.checkpoint.saver import TableSaver
+from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, duplicate
 from minigraph.errors import DecodeError
 
 _ROW = (
@@ -206,7 +207,7 @@ class _SqliteTables:
             f"WHERE {condition} ORDER BY rowid",
             *values,
         )
-        return [RecordedRow(*fields[:5], bool(fields[5])) for fields in found]
+        return [RecordedRow(*fields) for fields in found]
 
     def namespaces(self, thread_id: str) -> list[str]:
         found = self._all("SELECT namespace FROM heads WHERE thread_id = ? ORDER BY namespace", thread_id)
