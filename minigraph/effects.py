@@ -58,7 +58,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End what was started: queued jobs are dropped, running ones are waited for (threads) or cancelled (asyncio).
+    """End what was started: running jobs are waited for (threads) or cancelled (asyncio).
 
     Answered with a list of the Outcomes and Events that were still to come; a cancelled job's result says so.
     """

@@ -168,8 +168,10 @@ class ThreadDriver:
         return items
 
     def _stop(self) -> list[Item]:
-        for future in self._futures:
-            future.cancel()
+        """Waits for siblings of a task that failed; only a `max_concurrency` queue is dropped, so that timing decides nothing."""
+        for future, job in self._futures.items():
+            if job.scope.max_concurrency is not None:
+                future.cancel()
         concurrent.futures.wait(self._futures)
         self._futures.clear()
         found: list[Item] = []

@@ -145,9 +145,13 @@ class Run:
         for job in jobs:
             if job.task.node != START:
                 yield from self._emit("task", lambda job=job: events.task(job))
-        for task in due:  # questions that are still open are shown again
-            if task not in todo and isinstance(result := position.results.get(task.id), Paused):
+        for task in due:  # what an earlier call left: finished siblings and open questions are shown again
+            result = None if task in todo else position.results.get(task.id)
+            if isinstance(result, Paused):
                 yield from self._show_pause(result)
+            elif isinstance(result, Finished):
+                finished = msgspec.structs.replace(result, cached=True)
+                yield from self._emit("updates", lambda finished=finished: events.update(finished))
         yield from self._execute(jobs)
         paused = [r for task in due if isinstance(r := position.results[task.id], Paused)]
         if paused:

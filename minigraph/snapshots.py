@@ -178,7 +178,7 @@ def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate],
     finished: list[tuple[Task, Finished]] = []
     consumed: set[str] = set()
     for number, item in enumerate(updates):
-        node = item.as_node or _inferred(scope, old, len(updates))
+        node = item.as_node or _inferred(old, len(updates))
         if node not in graph.nodes:
             raise InvalidUpdateError(
                 f"update_state(as_node={node!r}): there is no such node{nearest(node, graph.nodes)};"
@@ -230,13 +230,10 @@ def _due_task(checkpoint: Checkpoint, node: str, task_id: str | None) -> Task | 
     return None
 
 
-def _inferred(scope: Scope, checkpoint: Checkpoint, count: int) -> str:
-    """The node an update stands for when nobody says: the only one, or the one that ran last."""
-    nodes = [name for name in scope.graph.nodes if name != START]
+def _inferred(checkpoint: Checkpoint, count: int) -> str:
+    """The node an update stands for when nobody says: the one that ran last, or START where none ran."""
     if count > 1:
         raise InvalidUpdateError("several updates in one step need as_node each")
-    if len(nodes) == 1:
-        return nodes[0]
     if not checkpoint.ran:
         return START
     if len(checkpoint.ran) > 1:
