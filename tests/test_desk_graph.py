@@ -420,15 +420,20 @@ def test_a_bad_answer_given_to_the_graph_itself_is_asked_for_again(path: Path) -
         assert desk.review("t", APPROVE).outcome == "sent"
 
 
-def test_a_mail_changed_behind_the_approval_is_not_sent(path: Path) -> None:
+def test_a_mail_changed_behind_the_decision_is_not_sent(path: Path) -> None:
+    config = {"configurable": {"thread_id": "t"}}
     with Desk.open(path, decider=ScriptedDecider(CANCEL, allow=0.99)) as desk:
-        cancels(desk)
-        [before] = [moment for moment in desk.history("t") if moment.due == ("send",)]
-        pending = {**before.values["pending"], "arguments": mail(subject="Something else")}
-        config = desk.graph.update_state(before.config, {"pending": pending})
+        entry = desk.records.registration("R101")
+        case = Case(desk.records.today, desk.records.event("E1"), entry.registration, "Please cancel my place.")
+        desk.graph.invoke(new_turn(case, default_thresholds(), 1), config, interrupt_before=["send"])
+        pending = desk.graph.get_state(config).values["pending"]
+        desk.graph.update_state(config, {"pending": {**pending, "arguments": mail(subject="Something else")}})
         desk.graph.invoke(None, config)
-        assert [sent.subject for sent in desk.mails()] == ["Cancelled: Bookbinding for beginners"]
-        assert desk.report("t").outcome == "failed"
+        assert desk.mails() == []
+        done = desk.report("t")
+        assert done.outcome == "failed"
+        assert "not the one that was released" in str(done.handoff)
+        check_pairs(desk)
 
 
 def test_approvals_stay_in_their_thread(path: Path) -> None:
