@@ -23,8 +23,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minigraph.checkpoint.codec import MAX_DEPTH, Codec, pack
+from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.tags import DECIMAL, TUPLE
+from minigraph.checkpoint.walk import MAX_DEPTH, pack
 from minigraph.errors import DecodeError, StorageError, UnstorableValueError
 from minigraph.types import UNSET, Command, Interrupt, Overwrite, Send, TimeoutPolicy
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minigraph.checkpoint import delta
-from minigraph.checkpoint.codec import Codec, pack
+from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.rows import join_changes, read_changes
+from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, UnstorableValueError
 
 codec = Codec()

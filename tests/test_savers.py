@@ -31,6 +31,7 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TableSaver
     elif request.param == "connection":
         connection = sqlite3.connect(tmp_path / "given.db", check_same_thread=False)
         connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA synchronous = OFF")
         with SqliteSaver(connection) as made:
             yield made
         connection.close()

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from msgspec import MsgspecError, Raw
 from msgspec.msgpack import Decoder
 
-from minigraph.checkpoint.codec import pack
+from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError
 
 WHOLE: Final = 0

@@ -13,8 +13,9 @@ from typing import Any, Final
 from msgspec import MsgspecError, Raw
 
 from minigraph.checkpoint import delta
-from minigraph.checkpoint.codec import Codec, pack
+from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.rows import ResultRow, filled, trimmed
+from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError
 from minigraph.records import Checkpoint, Failed, Finished, Paused, Recorded, Result
 from minigraph.types import Interrupt

@@ -9,7 +9,8 @@ from msgspec import Raw
 from msgspec.msgpack import Decoder
 
 from minigraph.checkpoint import delta
-from minigraph.checkpoint.codec import Codec, pack
+from minigraph.checkpoint.codec import Codec
+from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, UnstorableValueError
 from minigraph.records import Checkpoint, NewCheckpoint, Task
 from minigraph.types import UNSET

@@ -16,10 +16,11 @@ import msgspec
 
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.base import CheckpointTuple, Saver
-from minigraph.checkpoint.codec import Codec, pack
+from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.results import Child, read_result, write_result
 from minigraph.checkpoint.rows import Chain, CheckpointRow, Draft, ResultRow
 from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, chain_of
+from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, StorageError, ThreadConflictError
 from minigraph.records import Checkpoint, Recorded, Result, Stored, Write
 
