@@ -1,6 +1,7 @@
 """minigraph: a small typed state-machine engine with LangGraph's semantics and without LangGraph."""
 
-from minigraph.compiled import CompiledGraph, JoinNeverFiredWarning
+from minigraph.calls import JoinNeverFiredWarning
+from minigraph.compiled import CompiledGraph
 from minigraph.context import Runtime, get_config, get_runtime, get_stream_writer, interrupt
 from minigraph.graph import StateGraph
 from minigraph.messages import MessagesState, add_messages

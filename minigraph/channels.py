@@ -170,8 +170,8 @@ def shallow_copy(value: Any) -> Any:
 def _only(key: str, writes: Sequence[KeyWrite]) -> Any:
     if len(writes) > 1:
         raise InvalidUpdateError(
-            f"key {key!r} was written {len(writes)} times in one step (by {', '.join(repr(node) for node, _ in writes)}),"
-            f" and a plain key takes one value a step: give it a reducer, as in Annotated[list, operator.add],"
+            f"key {key!r} was written {len(writes)} times in one step (by {', '.join(repr(n) for n, _ in writes)})"
+            f", and a plain key takes one value a step: give it a reducer, as in Annotated[list, operator.add],"
             " or let one node write it",
             key=key,
             node=writes[-1][0],

@@ -9,9 +9,7 @@ from minigraph.types import END, START
 
 _HEAD = "---\nconfig:\n  flowchart:\n    curve: linear\n---\ngraph TD;\n"
 _STYLE = (
-    "\tclassDef default fill:#f4f4fb,line-height:1.3\n"
-    "\tclassDef first fill-opacity:0\n"
-    "\tclassDef last fill:#d9d5f5\n"
+    "\tclassDef default fill:#f4f4fb,line-height:1.3\n\tclassDef first fill-opacity:0\n\tclassDef last fill:#d9d5f5\n"
 )
 
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minigraph.types import Command, Interrupt
@@ -65,9 +65,11 @@ class InvalidUpdateError(MinigraphError):
 
 
 class UnstorableValueError(InvalidUpdateError, TypeError):
-    """A value without an exact stored form; `path` leads to it inside the key (`$[0].name`), `type_name` is its type."""
+    """A value without an exact stored form: `path` leads to it inside the key (`$[0].name`), `type_name` says what."""
 
-    def __init__(self, message: str, *, node: str | None = None, key: str | None = None, path: str = "$", type_name: str = "") -> None:
+    def __init__(
+        self, message: str, *, node: str | None = None, key: str | None = None, path: str = "$", type_name: str = ""
+    ) -> None:
         super().__init__(message, node=node, key=key)
         self.path, self.type_name = path, type_name
 
@@ -187,7 +189,7 @@ class GraphInterrupt(GraphSignal):
 class ParentCommand(GraphSignal):
     """Carries a Command to the parent graph."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command[Any]) -> None:
         super().__init__(command)
         self.command = command
 

@@ -51,7 +51,9 @@ def values(graph: Graph, state: Mapping[str, Any]) -> Any:
 def paused_values(graph: Graph, state: Mapping[str, Any], questions: Sequence[Any]) -> Any:
     """The state together with the questions that hold it."""
     shown = values(graph, state)
-    return {**shown, "__interrupt__": tuple(questions)} if isinstance(shown, dict) else {"__interrupt__": tuple(questions)}
+    return (
+        {**shown, "__interrupt__": tuple(questions)} if isinstance(shown, dict) else {"__interrupt__": tuple(questions)}
+    )
 
 
 def update(result: Finished) -> dict[str, Any]:
@@ -119,4 +121,3 @@ def config_of(thread_id: str, namespace: str, checkpoint_id: str | None) -> dict
 def metadata_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """A checkpoint's metadata as snapshots show it."""
     return {"source": checkpoint.source, "step": checkpoint.step, "parents": {}, **checkpoint.metadata}
-

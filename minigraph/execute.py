@@ -52,7 +52,8 @@ def _carry_out(effect: Invoke | Sleep) -> Any:
         return None
     if effect.callee.is_async:
         raise TypeError(
-            f"{effect.callee.function!r} (node {effect.context.task.node!r}) is async; run the graph with ainvoke or astream"
+            f"node {effect.context.task.node!r} calls {effect.callee.function!r}, which is async;"
+            " run the graph with ainvoke or astream"
         )
     return effect.callee.function(effect.argument, **effect.keywords())
 
@@ -98,14 +99,10 @@ class ThreadDriver:
     def result(self, steps: Generator[Effect, Any, Any]) -> Any:
         """Runs a generator of effects that emits nothing, and returns what it returns."""
 
-        def keep() -> Generator[Effect, Any, None]:
-            nonlocal value
-            value = yield from steps
-
-        value: Any = None
-        for _ in self.events(keep()):
+        kept: list[Any] = []
+        for _ in self.events(_keep(steps, kept)):
             pass
-        return value
+        return kept[0]
 
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
@@ -168,7 +165,7 @@ class ThreadDriver:
         return items
 
     def _stop(self) -> list[Item]:
-        """Waits for siblings of a task that failed; only a `max_concurrency` queue is dropped, so that timing decides nothing."""
+        """Waits for the siblings of a task that failed, so that timing decides nothing; drops a `max_concurrency` queue."""
         for future, job in self._futures.items():
             if job.scope.max_concurrency is not None:
                 future.cancel()
@@ -226,14 +223,10 @@ class AsyncDriver:
     async def result(self, steps: Generator[Effect, Any, Any]) -> Any:
         """Runs a generator of effects that emits nothing, and returns what it returns."""
 
-        def keep() -> Generator[Effect, Any, None]:
-            nonlocal value
-            value = yield from steps
-
-        value: Any = None
-        async for _ in self.events(keep()):
+        kept: list[Any] = []
+        async for _ in self.events(_keep(steps, kept)):
             pass
-        return value
+        return kept[0]
 
     async def _carry_out(self, effect: Effect) -> Any:
         match effect:
@@ -260,7 +253,9 @@ class AsyncDriver:
             case Load(thread_id, namespace, checkpoint_id):
                 return await _needed(self.saver).aget(thread_id, namespace, checkpoint_id)
             case History(thread_id, namespace, before, limit, wanted):
-                return await _needed(self.saver).ahistory(thread_id, namespace, before=before, limit=limit, filter=wanted)
+                return await _needed(self.saver).ahistory(
+                    thread_id, namespace, before=before, limit=limit, filter=wanted
+                )
         return None
 
     async def _run(self, job: Job) -> None:
@@ -343,6 +338,11 @@ class AsyncDriver:
             await self.asyncio.wait([saving])
             saving.result()
             raise
+
+
+def _keep(steps: Generator[Effect, Any, Any], into: list[Any]) -> Generator[Effect, Any, None]:
+    """The same effects; what the generator returns is put into a list."""
+    into.append((yield from steps))
 
 
 def _needed(saver: Saver | None) -> Saver:

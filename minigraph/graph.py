@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from minigraph.channels import Channel
 from minigraph.errors import GraphDefinitionError, listing, nearest
@@ -81,7 +82,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         for schema, where in ((self.input_schema, "the input schema"), (self.output_schema, "the output schema")):
             read = self._declare(schema, where)
             if read.view.managed and schema is not state_schema:
-                raise GraphDefinitionError(f"{where}: managed key {next(iter(read.view.managed))!r} belongs in the state schema only")
+                raise GraphDefinitionError(
+                    f"{where}: managed key {next(iter(read.view.managed))!r} belongs in the state schema only"
+                )
 
     # ------------------------------------------------------------------ nodes
 
@@ -107,7 +110,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """
         if action is None:
             if isinstance(node, str):
-                raise GraphDefinitionError(f"add_node({node!r}) has no action; pass the function as the second argument")
+                raise GraphDefinitionError(
+                    f"add_node({node!r}) has no action; pass the function as the second argument"
+                )
             action, node = node, function_name(node)
         name = str(getattr(node, "value", node)) if not isinstance(node, str) else str.__str__(node)
         self._check_new_name(name)
@@ -115,7 +120,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             raise GraphDefinitionError(f"node {name!r}: {action!r} is neither a function nor a compiled graph")
         schema = input_schema
         if schema is None and not _is_compiled(action):
-            schema = first_parameter_schema(action)
+            schema = first_parameter_schema(cast(Callable[..., Any], action))
         if schema is not None:
             self._declare(schema, f"the input of node {name!r}")
         options = {
@@ -151,7 +156,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             name, action = item if isinstance(item, tuple) else (function_name(item), item)
             self.add_node(name, action)
             names.append(name)
-        for source, target in zip(names, names[1:], strict=False):
+        for source, target in itertools.pairwise(names):
             self.add_edge(source, target)
         return self
 
@@ -202,7 +207,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         name = function_name(path)
         routers = self._routers.setdefault(source, {})
         if name in routers:
-            raise GraphDefinitionError(f"node {source!r} already has a router named {name!r}; name this one differently")
+            raise GraphDefinitionError(
+                f"node {source!r} already has a router named {name!r}; name this one differently"
+            )
         schema = first_parameter_schema(path)
         if schema is not None:
             self._declare(schema, f"the input of router {name!r}")
@@ -213,7 +220,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """The same as add_edge(START, key)."""
         return self.add_edge(START, key)
 
-    def set_conditional_entry_point(self, path: Callable[..., Any], path_map: Mapping[Any, str] | Sequence[str] | None = None) -> Self:
+    def set_conditional_entry_point(
+        self, path: Callable[..., Any], path_map: Mapping[Any, str] | Sequence[str] | None = None
+    ) -> Self:
         """The same as add_conditional_edges(START, path, path_map)."""
         return self.add_conditional_edges(START, path, path_map)
 
@@ -245,7 +254,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         edges: dict[str, tuple[str, ...]] = {}
         for source, target in self._edges:
             edges[source] = edges.get(source, ()) if target == END else (*edges.get(source, ()), target)
-        routers = {source: tuple(self._router(n, spec) for n, spec in specs.items()) for source, specs in self._routers.items()}
+        routers = {
+            source: tuple(self._router(n, spec) for n, spec in specs.items()) for source, specs in self._routers.items()
+        }
         managed = {key for schema in self._schemas.values() for key in schema.view.managed}
         graph = Graph(
             name=name,
@@ -274,7 +285,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if timeout is None and callee.is_async:
             timeout = defaults.timeout
         if timeout is not None and not callee.is_async:
-            raise GraphDefinitionError(f"node {name!r}: a time-out works for async nodes only; a thread cannot be stopped")
+            raise GraphDefinitionError(
+                f"node {name!r}: a time-out works for async nodes only; a thread cannot be stopped"
+            )
         if timeout is not None and not isinstance(timeout, TimeoutPolicy):
             timeout = TimeoutPolicy(run_timeout=timeout)
         retry = options["retry_policy"] or defaults.retry_policy or ()
@@ -307,7 +320,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             merge_channels(self._channels, read.channels, where)
         for key in (*read.channels, *read.view.managed):
             if key.startswith("__") and key.endswith("__") and key != ROOT:
-                raise GraphDefinitionError(f"{where}: key {key!r} is reserved; names in double underscores are the engine's")
+                raise GraphDefinitionError(
+                    f"{where}: key {key!r} is reserved; names in double underscores are the engine's"
+                )
         return read
 
     def _view(self, schema: Any) -> View:
@@ -319,23 +334,32 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if name.startswith("__") and name.endswith("__"):
             raise GraphDefinitionError(f"node name {name!r} is reserved; names in double underscores are the engine's")
         if not name or "|" in name or ":" in name:
-            raise GraphDefinitionError(f"node name {name!r} is empty or contains '|' or ':', which separate names in stored paths")
+            raise GraphDefinitionError(
+                f"node name {name!r} is empty or contains '|' or ':', which separate names in stored paths"
+            )
 
     def _check_edges(self) -> None:
         known = {*self._nodes, START, END}
         entries = [target for source, target in self._edges if source == START]
         if not entries and START not in self._routers:
-            raise GraphDefinitionError("the graph has no entry point: add an edge from START, as in add_edge(START, 'first')")
-        named = [(name, f"edge {source!r} -> {target!r}") for source, target in self._edges for name in (source, target)]
+            raise GraphDefinitionError(
+                "the graph has no entry point: add an edge from START, as in add_edge(START, 'first')"
+            )
+        named = [
+            (name, f"edge {source!r} -> {target!r}") for source, target in self._edges for name in (source, target)
+        ]
         for source, routers in self._routers.items():
             named.append((source, f"conditional edges of {source!r}"))
             for router, spec in routers.items():
                 named += [(target, f"router {router!r} of {source!r}") for target in (spec.targets or {}).values()]
-        for name, spec in self._nodes.items():
-            named += [(t, f"destinations of node {name!r}") for t in spec.options["destinations"] or _command_targets(spec.action) or ()]
+        for name, node in self._nodes.items():
+            targets = node.options["destinations"] or _command_targets(node.action) or ()
+            named += [(target, f"destinations of node {name!r}") for target in targets]
         for name, where in named:
             if name not in known:
-                raise GraphDefinitionError(f"{where}: there is no node {name!r}{nearest(name, self._nodes)}; the nodes are {listing(self._nodes)}")
+                raise GraphDefinitionError(
+                    f"{where}: there is no node {name!r}{nearest(name, self._nodes)}; there are {listing(self._nodes)}"
+                )
 
 
 def _is_compiled(action: Any) -> bool:
@@ -364,7 +388,7 @@ def _command_targets(action: Any) -> tuple[str, ...] | None:
 
 
 def _return_hint(function: Any) -> Any:
-    target = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)
+    target = function if inspect.isroutine(function) else type(function).__call__
     try:
         return get_type_hints(target).get("return")
     except (NameError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""Identifiers: checkpoints sort by age along their chain; task and interrupt ids are derived, so a re-run finds them."""
+"""Identifiers: checkpoint ids sort by age along their chain; task and interrupt ids are derived, the same on a re-run."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -39,16 +40,16 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
         if stored is not None and stored.checkpoint.owner == scope.owner:
             position = yield from _answered(scope, position_of(stored), dict(scope.given), strict=False)
             return position, False
-        return (yield from _with_input(scope, stored, given)), True
+        return _with_input(scope, stored, given), True
     if isinstance(given, Command):
         return (yield from _command(scope, stored, given))
     if given is not None:
-        return (yield from _with_input(scope, stored, given)), True
+        return _with_input(scope, stored, given), True
     if stored is None:
         raise EmptyInputError("there is no input, and nothing is stored to go on from; pass the input as a dict")
     if stored.checkpoint.id == stored.head_id or not stored.checkpoint.due:
         return position_of(stored), False
-    return (yield from _forked(scope, stored)), False
+    return _forked(scope, stored), False
 
 
 def load(scope: Scope, checkpoint_id: str | None) -> Generator[Effect, Any, Stored | None]:
@@ -85,8 +86,10 @@ def position_of(stored: Stored) -> Position:
     return Position(stored.checkpoint, results, stored.revision, stored=stored.checkpoint)
 
 
-def input_position(graph: Graph, stored: Stored | None, given: Any, metadata: dict[str, Any], owner: str = "") -> Position:
-    """The position of new input: a checkpoint whose one task is to apply it. Pending tasks of the old one are dropped."""
+def input_position(
+    graph: Graph, stored: Stored | None, given: Any, metadata: dict[str, Any], owner: str = ""
+) -> Position:
+    """The position of new input: a checkpoint whose one task is to apply it. Tasks of the old one are dropped."""
     base = None if stored is None else stored.checkpoint
     new = stamp(base)
     full = {join.name for join in graph.joins if base and len(base.joins.get(join.name, ())) == len(join.sources)}
@@ -107,6 +110,10 @@ def input_position(graph: Graph, stored: Stored | None, given: Any, metadata: di
     return Position(checkpoint, {}, revision, [NewCheckpoint(checkpoint, base)], stored=base)
 
 
+def _with_input(scope: Scope, stored: Stored | None, given: Any) -> Position:
+    return input_position(scope.graph, stored, given, metadata_from(scope), scope.owner)
+
+
 def edited(
     graph: Graph,
     base: Checkpoint,
@@ -122,11 +129,6 @@ def edited(
     return merge(graph, base, finished, new, source="update", kept=kept)
 
 
-def _with_input(scope: Scope, stored: Stored | None, given: Any) -> Generator[Effect, Any, Position]:
-    return input_position(scope.graph, stored, given, metadata_from(scope), scope.owner)
-    yield
-
-
 def metadata_from(scope: Scope) -> dict[str, Any]:
     """What the caller wants stored with every checkpoint: scalar entries of metadata and of configurable."""
     configurable = {
@@ -140,23 +142,27 @@ def metadata_from(scope: Scope) -> dict[str, Any]:
 
 def _command(scope: Scope, stored: Stored | None, command: Command[Any]) -> Opening:
     if command.graph is not None:
-        raise InvalidUpdateError(f"Command(graph={command.graph!r}) as input: a root graph has no parent graph", node=START)
+        raise InvalidUpdateError(
+            f"Command(graph={command.graph!r}) as input: a root graph has no parent graph", node=START
+        )
     edits = command.update is not None or (command.goto != () and command.goto != [])
     if command.resume is UNSET and not edits:
         raise EmptyInputError("Command() is empty; give it resume=, update= or goto=")
     if command.resume is not UNSET and scope.saver is None:
-        raise RuntimeError("Command(resume=...) needs a checkpointer: compile(checkpointer=...), since an answer goes to a stored run")
+        raise RuntimeError(
+            "Command(resume=...) needs a checkpointer: compile(checkpointer=...), since an answer goes to a stored run"
+        )
     if stored is None:
         if command.resume is not UNSET:
             raise UnknownInterruptError(f"thread {scope.thread_id!r} never ran, so no question of it is open")
-        return (yield from _with_input(scope, None, command)), True
+        return _with_input(scope, None, command), True
     position = position_of(stored)
     at_head = stored.checkpoint.id == stored.head_id
     answers: dict[str, Any] = {}
     if command.resume is not UNSET:
         answers = match_answers(scope, stored, command.resume, closed_too=not at_head)
     if not at_head:
-        position = yield from _forked(scope, stored, answers)
+        position = _forked(scope, stored, answers)
         answers = {}
     if edits:
         _apply_command(scope, position, command)
@@ -206,7 +212,9 @@ def match_answers(scope: Scope, stored: Stored, resume: Any, *, closed_too: bool
             )
         return dict(resume)
     first_asked = {r.asked[0].id for r in stored.results if r.asked} if closed_too else set()
-    candidates = {key: q for key, q in questions.items() if not closed_too or key in first_asked or key not in _closed(stored)}
+    candidates = {
+        key: q for key, q in questions.items() if not closed_too or key in first_asked or key not in _closed(stored)
+    }
     if len(candidates) > 1:
         raise AmbiguousAnswerError(
             f"{thread}: one answer for {len(candidates)} open questions; say which with Command(resume={{id: answer}})."
@@ -217,14 +225,18 @@ def match_answers(scope: Scope, stored: Stored, resume: Any, *, closed_too: bool
         return {next(iter(candidates)): resume}
     if stored.checkpoint.due and not any(isinstance(r, Paused) for r in stored.results):
         return {}  # a static breakpoint, or a step that failed: going on needs no answer
-    raise UnknownInterruptError(f"{thread}: no question is open; it may have been answered already. Nothing was written")
+    raise UnknownInterruptError(
+        f"{thread}: no question is open; it may have been answered already. Nothing was written"
+    )
 
 
 def _closed(stored: Stored) -> set[str]:
     return {q.id for r in stored.results for q in r.asked[: len(r.answers)]}
 
 
-def _answered(scope: Scope, position: Position, answers: dict[str, Any], *, strict: bool) -> Generator[Effect, Any, Position]:
+def _answered(
+    scope: Scope, position: Position, answers: dict[str, Any], *, strict: bool
+) -> Generator[Effect, Any, Position]:
     """Binds answers to their tasks and stores that at once, so that each is accepted exactly once."""
     for result in list(position.results.values()):
         if not isinstance(result, Paused):
@@ -250,7 +262,7 @@ def _answered(scope: Scope, position: Position, answers: dict[str, Any], *, stri
     return position
 
 
-def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) -> Generator[Effect, Any, Position]:
+def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) -> Position:
     """A branch from an older checkpoint: the same state and tasks under new ids.
 
     A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again.
@@ -259,7 +271,13 @@ def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None)
     new = stamp(old)
     renamed = {t.id: msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t in old.due}
     checkpoint = msgspec.structs.replace(
-        old, id=new.id, parent_id=old.id, step=old.step + 1, source="fork", created_at=new.created_at, due=tuple(renamed.values())
+        old,
+        id=new.id,
+        parent_id=old.id,
+        step=old.step + 1,
+        source="fork",
+        created_at=new.created_at,
+        due=tuple(renamed.values()),
     )
     position = Position(checkpoint, {}, stored.revision, [NewCheckpoint(checkpoint, old)], stored=old)
     if answers:
@@ -268,7 +286,6 @@ def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None)
             position.results[kept.task_id] = kept
             position.unsaved_results.append((checkpoint.id, kept))
     return position
-    yield
 
 
 def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, Any]) -> Result:
@@ -280,3 +297,30 @@ def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, 
     if isinstance(result, Failed):
         return msgspec.structs.replace(result, task_id=new_task, asked=asked)
     return msgspec.structs.replace(result, task_id=new_task, asked=asked)
+
+
+def reopen_child(scope: Scope, namespace: str, checkpoint_id: str | None) -> Generator[Effect, Any, None]:
+    """Makes a child graph go on from one of its own checkpoints: a branch there, and its parents' tasks due again.
+
+    Raises UnknownCheckpointError for an unknown checkpoint, and where a parent has moved on from the child's task.
+    """
+    if checkpoint_id is not None:
+        stored: Stored | None = yield Load(scope.thread_id, namespace, checkpoint_id)
+        if stored is None:
+            raise UnknownCheckpointError(
+                f"thread {scope.thread_id!r}, namespace {namespace!r}: there is no checkpoint {checkpoint_id!r}"
+            )
+        position = _forked(dataclasses.replace(scope, namespace=namespace), stored)
+        yield Save(Write(scope.thread_id, namespace, position.revision, tuple(position.unsaved)))
+    while namespace:
+        namespace, _, part = namespace.rpartition("|")
+        node, _, task = part.partition(":")
+        head: Stored | None = yield Load(scope.thread_id, namespace, None)
+        due = () if head is None else tuple(t for t in head.checkpoint.due if t.node == node and task in (t.id, ""))
+        if head is None or not due:
+            raise UnknownCheckpointError(
+                f"thread {scope.thread_id!r}: the parent of {part!r} has moved on and no longer waits for it;"
+                " replay a checkpoint of the parent instead"
+            )
+        removed = tuple((head.checkpoint.id, t.id) for t in due)
+        yield Save(Write(scope.thread_id, namespace, head.revision, removed=removed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +10,21 @@ from typing import Any
 import msgspec
 
 from minigraph import events
+from minigraph.channels import Reduced, overwrite_of
 from minigraph.context import Event, Scope
 from minigraph.effects import Effect, Emit, Save, Settle, Start, Stop, Wait
-from minigraph.errors import GraphDrained, GraphRecursionError, StorageError, UnknownNodeError, UnstorableValueError, listing
+from minigraph.errors import (
+    GraphDrained,
+    GraphRecursionError,
+    StorageError,
+    UnknownNodeError,
+    UnstorableValueError,
+    listing,
+)
 from minigraph.identifiers import new_checkpoint_id, timestamp
 from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Result, Task, Write
 from minigraph.step import Stamp, apply_writes, merge, merge_order
+from minigraph.structure import Graph
 from minigraph.types import START, Interrupt
 from minigraph.work import Job, Outcome, failed
 
@@ -23,7 +33,7 @@ Steps = Generator[Effect, Any, None]
 
 @dataclass(slots=True)
 class Position:
-    """Where a thread stands: its newest checkpoint, the results recorded for that one's tasks, the head's revision."""
+    """Where a thread stands: its newest checkpoint, the results recorded for its tasks, the head's revision."""
 
     checkpoint: Checkpoint
     results: dict[str, Result] = field(default_factory=dict)
@@ -40,7 +50,7 @@ def stamp(parent: Checkpoint | None) -> Stamp:
 
 
 class Run:
-    """One run of one graph from a position. `steps()` is the whole of it; afterwards `interrupts` says why it paused."""
+    """One run of one graph from a position: `steps()` is the whole of it, `interrupts` then says why it paused."""
 
     def __init__(self, scope: Scope, position: Position, *, fresh: bool) -> None:
         self.scope, self.graph, self.position = scope, scope.graph, position
@@ -97,8 +107,8 @@ class Run:
             yield from self.flush(last=True)
             raise GraphRecursionError(
                 f"the run needed more than recursion_limit={self.scope.recursion_limit} steps; the last step ran"
-                f" {listing(self.last_nodes)}, due next {listing({t.node for t in due})}. Everything is saved: raise the"
-                " limit in the config and go on with invoke(None, config), or give the loop an exit",
+                f" {listing(self.last_nodes)}, due next {listing({t.node for t in due})}. Everything is saved:"
+                " raise the limit in the config and go on with invoke(None, config), or give the loop an exit",
                 limit=self.scope.recursion_limit,
                 last_nodes=self.last_nodes,
             )
@@ -118,7 +128,8 @@ class Run:
         return [
             task
             for task in due
-            if not isinstance(result := results.get(task.id), Finished) and not (isinstance(result, Paused) and _waits(result))
+            if not isinstance(result := results.get(task.id), Finished)
+            and not (isinstance(result, Paused) and _waits(result))
         ]
 
     def _check_nodes(self, due: Sequence[Task]) -> None:
@@ -217,7 +228,7 @@ class Run:
         pairs = [(task, result) for task in due if isinstance(result := position.results[task.id], Finished)]
         track = self.scope.forward is not None
         new = merge(self.graph, old, pairs, stamp(old), track_written=track)
-        position.unsaved.append(NewCheckpoint(new, old))
+        position.unsaved.append(NewCheckpoint(new, old, kept_prefixes(self.graph, pairs)))
         position.checkpoint, position.results = new, {}
         if self.scope.durability == "exit":
             position.unsaved_results = []
@@ -240,7 +251,9 @@ class Run:
     def _show_pause(self, paused: Paused) -> Steps:
         open_now = paused.open
         yield from self._emit("updates", lambda: {"__interrupt__": open_now})
-        yield from self._emit("values", lambda: events.paused_values(self.graph, self.position.checkpoint.values, open_now))
+        yield from self._emit(
+            "values", lambda: events.paused_values(self.graph, self.position.checkpoint.values, open_now)
+        )
 
     def _pause(self, due: Sequence[Task]) -> Steps:
         """Every task that could run has run before: the open questions are shown again."""
@@ -288,7 +301,9 @@ class Run:
             yield Settle()
 
     def _emit(self, kind: str, payload: Any) -> Steps:
-        if events.wanted(kind, self.scope.modes) and (self.scope.forward is None or self.scope.subgraphs or kind == "custom"):
+        if events.wanted(kind, self.scope.modes) and (
+            self.scope.forward is None or self.scope.subgraphs or kind == "custom"
+        ):
             step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
             yield Emit(Event(self.scope.path, kind, step, payload()))
 
@@ -310,7 +325,9 @@ def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) 
 
     Where those writes conflict, the step cannot end: the state as it was before it is what there is.
     """
-    finished = [(task, r) for task in sorted(checkpoint.due, key=merge_order) if isinstance(r := results.get(task.id), Finished)]
+    finished = [
+        (task, r) for task in sorted(checkpoint.due, key=merge_order) if isinstance(r := results.get(task.id), Finished)
+    ]
     if not finished:
         return checkpoint.values
     writes = [(key, task.node, value) for task, result in finished for key, value in result.writes]
@@ -320,13 +337,26 @@ def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) 
         return checkpoint.values
 
 
+def kept_prefixes(graph: Graph, pairs: Sequence[tuple[Task, Finished]]) -> frozenset[str]:
+    """Keys that `operator.add` grew at their end in this step: a saver need not compare what stands before."""
+    grown = {
+        key
+        for key, channel in graph.channels.items()
+        if isinstance(channel, Reduced) and channel.reducer is operator.add
+    }
+    overwritten = {key for _, r in pairs for key, value in r.writes if key in grown and overwrite_of(value) is not None}
+    return frozenset(grown - overwritten)
+
+
 def _only_last(
     new: list[NewCheckpoint], results: list[tuple[str, Result]], stored: Checkpoint | None
 ) -> tuple[list[NewCheckpoint], list[tuple[str, Result]]]:
     """For durability "exit": the last checkpoint alone, as a child of the last stored one."""
     last = new[-1].checkpoint
     parent = None if stored is None else stored.id
-    return [NewCheckpoint(msgspec.structs.replace(last, parent_id=parent), stored)], [r for r in results if r[0] == last.id]
+    return [NewCheckpoint(msgspec.structs.replace(last, parent_id=parent), stored)], [
+        r for r in results if r[0] == last.id
+    ]
 
 
 def without_untracked(write: Write, untracked: frozenset[str]) -> Write:
@@ -345,14 +375,19 @@ def without_untracked(write: Write, untracked: frozenset[str]) -> Write:
             return result
         return msgspec.structs.replace(result, writes=tuple(w for w in result.writes if w[0] not in untracked))
 
-    new = tuple(NewCheckpoint(strip(item.checkpoint) or item.checkpoint, strip(item.previous)) for item in write.checkpoints)
+    new = tuple(
+        NewCheckpoint(strip(item.checkpoint) or item.checkpoint, strip(item.previous), item.kept)
+        for item in write.checkpoints
+    )
     results = tuple((checkpoint_id, strip_result(result)) for checkpoint_id, result in write.results)
     return msgspec.structs.replace(write, checkpoints=new, results=results)
 
 
 def _name_writer(error: UnstorableValueError, write: Write) -> UnstorableValueError:
     """The same error, naming the node that wrote the value."""
-    writers = [r.node for _, r in write.results if isinstance(r, Finished) and any(key == error.key for key, _ in r.writes)]
+    writers = [
+        r.node for _, r in write.results if isinstance(r, Finished) and any(key == error.key for key, _ in r.writes)
+    ]
     askers = [r.node for _, r in write.results if isinstance(r, Paused)]
     node = ", ".join(dict.fromkeys(writers or askers)) or None
     if node is None:
@@ -360,5 +395,3 @@ def _name_writer(error: UnstorableValueError, write: Write) -> UnstorableValueEr
     return UnstorableValueError(
         f"node {node!r}: {error}", node=node, key=error.key, path=error.path, type_name=error.type_name
     )
-
-

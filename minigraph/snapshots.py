@@ -214,9 +214,13 @@ def _closed(scope: Scope, position: Position, item: StateUpdate) -> Checkpoint:
     old = position.checkpoint
     new = stamp(old if old.id else None)
     if item.values is not None:
-        raise InvalidUpdateError(f"update_state(as_node={item.as_node!r}) takes no values; pass None", node=item.as_node)
+        raise InvalidUpdateError(
+            f"update_state(as_node={item.as_node!r}) takes no values; pass None", node=item.as_node
+        )
     if item.as_node == "__copy__":
-        return msgspec.structs.replace(old, id=new.id, created_at=new.created_at, step=old.step + 1, source="fork", parent_id=old.id)
+        return msgspec.structs.replace(
+            old, id=new.id, created_at=new.created_at, step=old.step + 1, source="fork", parent_id=old.id
+        )
     finished = [(t, r) for t in old.due if isinstance(r := position.results.get(t.id), Finished)]
     return edited(scope.graph, old, finished, (), new, drop_deferred=True)
 
@@ -238,8 +242,8 @@ def _inferred(checkpoint: Checkpoint, count: int) -> str:
         return START
     if len(checkpoint.ran) > 1:
         raise InvalidUpdateError(
-            f"ambiguous update: {listing(checkpoint.ran)} ran last, all in one step; say which one the update stands for"
-            " with as_node="
+            f"ambiguous update: {listing(checkpoint.ran)} ran last, all in one step; say with as_node="
+            " which one the update stands for"
         )
     return checkpoint.ran[0]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -90,8 +91,10 @@ def read_schema(schema: Any) -> Schema:
 
 def has_fields(schema: Any) -> bool:
     """Whether a type declares annotated fields, its own or inherited ones."""
-    return isinstance(schema, type) and schema.__module__ != "builtins" and any(
-        base.__dict__.get("__annotations__") for base in schema.__mro__
+    return (
+        isinstance(schema, type)
+        and schema.__module__ != "builtins"
+        and any(inspect.get_annotations(base) for base in schema.__mro__)
     )
 
 
@@ -218,17 +221,23 @@ def _defaults(schema: type) -> dict[str, Callable[[], Any]]:
     if is_pydantic(schema):
         fields: dict[str, Any] = schema.model_fields  # type: ignore[attr-defined]  # known to be a pydantic model
         return {
-            name: (lambda field=field: field.get_default(call_default_factory=True))
+            name: functools.partial(field.get_default, call_default_factory=True)
             for name, field in fields.items()
             if not field.is_required()
         }
     if dataclasses.is_dataclass(schema):
-        return {f.name: _default_maker(f.default, f.default_factory, dataclasses.MISSING) for f in dataclasses.fields(schema)
-                if f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING}
+        return {
+            f.name: _default_maker(f.default, f.default_factory, dataclasses.MISSING)
+            for f in dataclasses.fields(schema)
+            if f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
+        }
     if issubclass(schema, msgspec.Struct):
         none = msgspec.NODEFAULT
-        return {f.name: _default_maker(f.default, f.default_factory, none) for f in msgspec.structs.fields(schema)
-                if f.default is not none or f.default_factory is not none}
+        return {
+            f.name: _default_maker(f.default, f.default_factory, none)
+            for f in msgspec.structs.fields(schema)
+            if f.default is not none or f.default_factory is not none
+        }
     return {}
 
 
@@ -249,8 +258,11 @@ def storable_classes(hints: Iterable[Any]) -> list[type]:
         if not isinstance(hint, type) or hint.__module__ == "builtins" or is_typeddict(hint):
             todo += list(_field_hints(hint)) if is_typeddict(hint) else []
             continue
-        if issubclass(hint, enum.Enum) or dataclasses.is_dataclass(hint) or hasattr(hint, "__struct_fields__") or (
-            is_pydantic(hint) or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
+        if (
+            issubclass(hint, enum.Enum)
+            or dataclasses.is_dataclass(hint)
+            or hasattr(hint, "__struct_fields__")
+            or (is_pydantic(hint) or (issubclass(hint, tuple) and hasattr(hint, "_fields")))
         ):
             found[hint] = None
             todo += list(_field_hints(hint))

@@ -47,7 +47,9 @@ def merge(
         names, deferred = deferred, set()
     written = checkpoint.written
     if track_written:
-        written += tuple((key, value) for task, result in ordered if task.node != "__start__" for key, value in result.writes)
+        written += tuple(
+            (key, value) for task, result in ordered if task.node != "__start__" for key, value in result.writes
+        )
     return Checkpoint(
         id=stamp.id,
         parent_id=checkpoint.id,

@@ -172,4 +172,6 @@ def is_coroutine_function(function: Any) -> bool:
     """Whether calling it gives a coroutine: async functions, partials of them, objects with an async __call__."""
     while isinstance(function, functools.partial):
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004  # the method itself is wanted, not whether there is one
+    )

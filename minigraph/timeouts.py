@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -40,11 +41,18 @@ async def _within(call: Callable[[], Awaitable[Any]], effect: Invoke) -> Any:
     try:
         async with whole, silence:
             if idle is not None:
-                effect.context.beat = lambda: loop.call_soon_threadsafe(silence.reschedule, loop.time() + idle) and None
+                effect.context.beat = functools.partial(_postpone, loop, silence, idle)
             return await call()
     except TimeoutError as error:
         if whole.expired() and run is not None:
             raise NodeTimeoutError(f"node {node!r} ran longer than {run:g} s", node=node, seconds=run) from error
         if silence.expired() and idle is not None:
-            raise NodeTimeoutError(f"node {node!r} gave no sign of life for {idle:g} s", node=node, seconds=idle) from error
+            raise NodeTimeoutError(
+                f"node {node!r} gave no sign of life for {idle:g} s", node=node, seconds=idle
+            ) from error
         raise
+
+
+def _postpone(loop: asyncio.AbstractEventLoop, silence: asyncio.Timeout, idle: float) -> None:
+    """Starts the silence anew; nodes may call this from any thread."""
+    loop.call_soon_threadsafe(lambda: silence.reschedule(loop.time() + idle))

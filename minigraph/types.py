@@ -131,7 +131,7 @@ def seconds(value: float | timedelta) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePolicy:
-    """Reuses a node's result for the same input: `key_func` maps the input to a hashable or storable key, `ttl` is seconds."""
+    """Reuses a node's result for the same input; `key_func` maps the input to a storable key, `ttl` is in seconds."""
 
     key_func: Callable[[Any], Any] | None = None
     ttl: float | None = None
@@ -147,7 +147,7 @@ class StateUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """A task of a checkpoint: its question(s), error or result, and for a child graph its state (or where to find it)."""
+    """A task of a checkpoint: its questions, error or result, and for a child graph its state (or where to find it)."""
 
     id: str
     name: str

@@ -18,7 +18,7 @@ class Update:
 
     writes: list[tuple[str, Any]] = field(default_factory=list)
     targets: list[str | Send] = field(default_factory=list)
-    parent: Command | None = None
+    parent: Command[Any] | None = None
 
 
 def read_update(graph: Graph, node: str, value: Any) -> Update:
@@ -46,10 +46,11 @@ def _parts(value: Any) -> Sequence[Any]:
     return value if has_command else [value]
 
 
-def _read_command(graph: Graph, node: str, command: Command, update: Update) -> None:
+def _read_command(graph: Graph, node: str, command: Command[Any], update: Update) -> None:
     if command.graph is not None:
         raise InvalidUpdateError(
-            f"node {node!r} returned Command(graph={command.graph!r}); graph is None (this graph) or Command.PARENT", node=node
+            f"node {node!r} returned Command(graph={command.graph!r}); graph is None (this graph) or Command.PARENT",
+            node=node,
         )
     if isinstance(command.update, list | tuple) and all(isinstance(p, tuple) and len(p) == 2 for p in command.update):
         update.writes += _checked(graph, node, command.update)
@@ -58,7 +59,8 @@ def _read_command(graph: Graph, node: str, command: Command, update: Update) -> 
     gotos = [command.goto] if isinstance(command.goto, str | Send) else command.goto
     if not isinstance(gotos, Iterable):
         raise InvalidUpdateError(
-            f"node {node!r} returned Command(goto={command.goto!r}); goto is a node name, a Send or a list of them", node=node
+            f"node {node!r} returned Command(goto={command.goto!r}); goto is a node name, a Send or a list of them",
+            node=node,
         )
     for goto in gotos:
         if goto != END:
@@ -92,7 +94,8 @@ def _checked(graph: Graph, node: str, writes: Iterable[tuple[Any, Any]]) -> list
         elif key not in graph.managed:  # a managed value is computed; returning the one received writes nothing
             who = "the input has" if node == START else f"node {node!r} wrote"
             raise InvalidUpdateError(
-                f"{who} key {key!r}, which the state does not declare{nearest(key, allowed)}; the keys are {listing(allowed)}",
+                f"{who} key {key!r}, which the state does not declare{nearest(key, allowed)};"
+                f" the keys are {listing(allowed)}",
                 node=node,
                 key=str(key),
             )

@@ -110,7 +110,9 @@ def work(job: Job, emit: Callable[[Event], None]) -> Work:
             if policy is not None and attempt < policy.max_attempts:
                 yield Sleep(_delay(policy, attempt))
                 continue
-            if node.handler is not None and (not isinstance(error, MinigraphError) or isinstance(error, NodeTimeoutError)):
+            if node.handler is not None and (
+                not isinstance(error, MinigraphError) or isinstance(error, NodeTimeoutError)
+            ):
                 return (yield from _handle(job, node, node.handler, context, error))
             _annotate(error, job)
             return Outcome(job, failed(job, error, context=context, kept=kept), error)
@@ -121,7 +123,9 @@ class _Progress:
     kept: Finished | None
 
 
-def _attempt(job: Job, node: Node, context: TaskContext, progress: _Progress) -> Generator[Invoke | Sleep, Any, Finished]:
+def _attempt(
+    job: Job, node: Node, context: TaskContext, progress: _Progress
+) -> Generator[Invoke | Sleep, Any, Finished]:
     if progress.kept is not None:  # the node succeeded in an earlier try; only its routers are asked again
         return (yield from _route(job, node, context, progress, progress.kept, None))
     if job.returned is not UNSET:
@@ -155,7 +159,8 @@ def _finish(
     if update.parent is not None:
         if job.scope.forward is None:
             raise InvalidUpdateError(
-                f"node {node.name!r} returned Command(graph=Command.PARENT), but this graph has no parent", node=node.name
+                f"node {node.name!r} returned Command(graph=Command.PARENT), but this graph has no parent",
+                node=node.name,
             )
         raise ParentCommand(update.parent)
     if node.name == START and job.returned is UNSET:
@@ -166,7 +171,9 @@ def _finish(
 
 def _result(job: Job, context: TaskContext, update: Update) -> Finished:
     asked, answers = tuple(context.asked), context.answers[: len(context.asked)]
-    return Finished(job.task.id, job.task.node, tuple(update.writes), tuple(update.targets), asked=asked, answers=answers)
+    return Finished(
+        job.task.id, job.task.node, tuple(update.writes), tuple(update.targets), asked=asked, answers=answers
+    )
 
 
 def _route(
@@ -188,7 +195,9 @@ def _route(
             argument = {**returned, **argument}
         answer = yield Invoke(router.callee, argument, context)
         targets += router.resolve(node.name, answer, graph.nodes)
-    return Finished(result.task_id, result.node, result.writes, tuple(targets), asked=result.asked, answers=result.answers)
+    return Finished(
+        result.task_id, result.node, result.writes, tuple(targets), asked=result.asked, answers=result.answers
+    )
 
 
 def _handle(job: Job, node: Node, handler: Callee, context: TaskContext, error: Exception) -> Work:
@@ -200,8 +209,18 @@ def _handle(job: Job, node: Node, handler: Callee, context: TaskContext, error: 
         if update.parent is not None:
             raise ParentCommand(update.parent)
         result = _result(job, context, update)
-        return Outcome(job, Finished(result.task_id, result.node, result.writes, result.targets, False,
-                                     asked=result.asked, answers=result.answers))
+        return Outcome(
+            job,
+            Finished(
+                result.task_id,
+                result.node,
+                result.writes,
+                result.targets,
+                False,
+                asked=result.asked,
+                answers=result.answers,
+            ),
+        )
     except GraphInterrupt as pause:
         return Outcome(job, _paused(job, context, pause))
     except ParentCommand as signal:
@@ -217,7 +236,12 @@ def read_input(job: Job, view: View) -> Any:
 
 
 def failed(
-    job: Job, error: BaseException, *, context: TaskContext | None = None, cancelled: bool = False, kept: Finished | None = None
+    job: Job,
+    error: BaseException,
+    *,
+    context: TaskContext | None = None,
+    cancelled: bool = False,
+    kept: Finished | None = None,
 ) -> Failed:
     """The record of a task that did not get through; answers it had been given stay with it."""
     earlier = job.earlier
@@ -228,7 +252,9 @@ def failed(
     if isinstance(earlier, Paused | Failed):
         asked, answers = max(asked, earlier.asked, key=len), earlier.answers
         inner, given = earlier.inner, earlier.given
-    return Failed(job.task.id, job.task.node, type(error).__name__, str(error), cancelled, asked, answers, inner, given, kept=kept)
+    return Failed(
+        job.task.id, job.task.node, type(error).__name__, str(error), cancelled, asked, answers, inner, given, kept=kept
+    )
 
 
 def cache_namespace(node: Node) -> str:
@@ -312,6 +338,3 @@ def _annotate(error: BaseException, job: Job) -> None:
     note = f"in node {job.task.node!r} (task {job.task.id})"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
-
-
-

@@ -1,0 +1,33 @@
+# Each verb sets up what it needs: Python 3.11 or newer is all there has to be.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: desk test check laws parity bench model nightly wheel clean
+
+desk: .venv/desk ; $(BIN)/desk demo
+
+test: .venv/dev ; $(BIN)/pytest
+
+check: .venv/dev ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/pyright
+
+laws: .venv/dev ; $(BIN)/pytest tests/test_laws.py tests/test_crash.py
+
+parity: .venv/dev ; $(BIN)/python benchmarks/parity.py --programs 2000
+
+bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py && $(BIN)/python benchmarks/decider_cpu.py
+
+nightly: .venv/dev ; $(BIN)/pytest -m "slow or not slow"
+
+model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out runs/decisions && $(BIN)/python -m decider.train --train runs/decisions/train.jsonl --calibration runs/decisions/calibration.jsonl --test runs/decisions/test.jsonl --out decider/models/desk
+
+wheel: .venv/dev ; $(BIN)/python -m build --wheel
+
+clean: ; rm -rf .venv dist build runs
+
+.venv/bin/python: ; $(PYTHON) -m venv .venv
+
+.venv/desk: .venv/bin/python pyproject.toml ; $(BIN)/python -m pip install --quiet --editable ".[desk]" && touch $@
+
+.venv/dev: .venv/bin/python pyproject.toml ; $(BIN)/python -m pip install --quiet --editable ".[dev]" && touch $@
+
+.venv/train: .venv/bin/python pyproject.toml ; $(BIN)/python -m pip install --quiet torch==2.13.0 && $(BIN)/python -m pip install --quiet --editable ".[train,desk]" && touch $@

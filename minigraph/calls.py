@@ -1,0 +1,289 @@
+"""One call of a compiled graph: where it runs (its scope), what it yields, and what it returns at the end."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from minigraph import events, snapshots
+from minigraph.context import Event, Scope, TaskContext, current_or_none
+from minigraph.effects import Effect
+from minigraph.errors import GraphDefinitionError, GraphInterrupt, nearest
+from minigraph.opening import open_run, reopen_child
+from minigraph.run import Run
+from minigraph.state import ROOT, is_pydantic, storable_classes
+from minigraph.step import handed_back
+from minigraph.structure import Graph
+from minigraph.types import START, Command, GraphOutput, RunControl, RunnableConfig, StreamMode
+
+if TYPE_CHECKING:
+    from minigraph.compiled import CompiledGraph
+
+Breakpoints = Sequence[str] | Literal["*"] | None
+Version = Literal["v1", "v2"]
+
+
+class JoinNeverFiredWarning(UserWarning):
+    """A run ended while a list edge still waited for some of its sources."""
+
+
+class Call:
+    """One call of invoke or stream: its scope, its run, and what becomes of its events and its end."""
+
+    def __init__(
+        self,
+        compiled: CompiledGraph,
+        config: Mapping[str, Any] | None,
+        context: Any,
+        modes: Sequence[str],
+        before: Breakpoints = None,
+        after: Breakpoints = None,
+        durability: str | None = None,
+        control: RunControl | None = None,
+        subgraphs: bool = False,
+        live: bool = False,
+    ) -> None:
+        self.compiled, self.graph = compiled, compiled.graph
+        self.parent = _parent_of(config)
+        self.at: str | None = None
+        self.inside = ""
+        if self.parent is None:
+            scope = root_scope(compiled, config, durability)
+            self.at = checkpoint_id_of(config)
+            self.inside = str(((config or {}).get("configurable") or {}).get("checkpoint_ns") or "")
+            scope.subgraphs, scope.live = subgraphs, live
+        else:
+            scope = _child_scope(compiled, self.parent)
+        scope.modes = scope.modes | frozenset(modes)
+        scope.before = breakpoints(self.graph, before, "interrupt_before") or compiled.before
+        scope.after = breakpoints(self.graph, after, "interrupt_after") or compiled.after
+        scope.control = control or scope.control
+        if context is not None or self.parent is None:
+            scope.context = _coerced_context(self.graph, context)
+        self.scope = scope
+        self.run: Run | None = None
+
+    def steps(self, given: Any) -> Generator[Effect, Any, None]:
+        """The whole call as effects."""
+        if self.inside and given is None:
+            yield from reopen_child(self.scope, self.inside, self.at)
+            self.at = None
+        elif self.inside:
+            raise ValueError(
+                f"checkpoint_ns={self.inside!r} names a child graph: invoke(None, config) goes on from one of its"
+                " checkpoints; give input and answers to the root graph, without checkpoint_ns"
+            )
+        position, fresh = yield from open_run(self.scope, given, self.at)
+        self.run = Run(self.scope, position, fresh=fresh)
+        if fresh:
+            yield from self.run.announce()
+        yield from self.run.steps()
+
+    def pass_on(self, event: Event) -> None:
+        """Hands an event of a child run to its parent's stream."""
+        if self.parent is not None and (self.parent.scope.subgraphs or event.kind == "custom"):
+            self.parent.emit(event)
+
+    def output(self, output_keys: str | Sequence[str] | None, version: Version) -> Any:
+        """What the call returns. A child run that paused pauses its parent."""
+        run = self._ended()
+        value = self._value(run, output_keys)
+        if version == "v2":
+            return GraphOutput(self._typed(value), run.interrupts)
+        if run.interrupts:
+            shown: dict[str, Any] = {"__interrupt__": list(run.interrupts)}
+            return {**value, **shown} if isinstance(value, dict) and ROOT not in self.graph.channels else shown
+        return value
+
+    def handed_back(self, parent: TaskContext) -> Command[Any]:
+        """What the run wrote, as an update of the parent's state."""
+        run = self._ended()
+        checkpoint = run.position.checkpoint
+        return Command(update=handed_back(parent.scope.graph, self.graph, checkpoint.written, checkpoint.values))
+
+    def _ended(self) -> Run:
+        run = self.run
+        assert run is not None
+        if (run.paused or run.stopped) and self.parent is not None:
+            self.parent.pausing = True
+            raise GraphInterrupt(run.interrupts)
+        checkpoint = run.position.checkpoint
+        if not checkpoint.due and (lost := snapshots.waiting(self.graph, checkpoint)):
+            warnings.warn(
+                f"the run of graph {self.graph.name!r} ended, but a join never fired: {'; '.join(lost)}",
+                JoinNeverFiredWarning,
+                stacklevel=4,
+            )
+        return run
+
+    def _value(self, run: Run, output_keys: str | Sequence[str] | None) -> Any:
+        values = run.live_values()
+        keys = self.graph.output_view.keys
+        if output_keys is not None:
+            names = (output_keys,) if isinstance(output_keys, str) else tuple(output_keys)
+            for name in names:
+                if name not in self.graph.channels:
+                    raise ValueError(f"output_keys: the state has no key {name!r}{nearest(name, self.graph.channels)}")
+            if isinstance(output_keys, str):
+                return values.get(output_keys)
+            keys = names
+        if keys == (ROOT,):
+            return values.get(ROOT)
+        return {key: values[key] for key in keys if key in values}
+
+    def _typed(self, value: Any) -> Any:
+        build = self.graph.output_view.build
+        schema = self.graph.output_view.schema
+        typed = (
+            build is not None
+            and isinstance(schema, type)
+            and (is_pydantic(schema) or hasattr(schema, "__dataclass_fields__"))
+        )
+        return build(value) if typed and build is not None and isinstance(value, dict) else value
+
+
+class Shape:
+    """How a stream's chunks look: bare, with their mode, with their namespace, or as version 2 envelopes."""
+
+    def __init__(self, mode: StreamMode | Sequence[StreamMode], subgraphs: bool, version: Version) -> None:
+        self.modes: tuple[str, ...] = (mode,) if isinstance(mode, str) else tuple(mode)
+        self.many, self.subgraphs, self.version = not isinstance(mode, str), subgraphs, version
+        for name in self.modes:
+            if name not in events.MODES:
+                raise ValueError(
+                    f"unknown stream mode {name!r}{nearest(name, events.MODES)}; there are {', '.join(events.MODES)}"
+                )
+        if version not in ("v1", "v2"):
+            raise ValueError(f"unknown version {version!r}; it is 'v1' or 'v2'")
+
+    def chunks(self, event: Event) -> Iterator[Any]:
+        """An event as the caller wants it."""
+        if event.namespace and not self.subgraphs and event.kind != "custom":
+            return
+        namespace = event.namespace if self.subgraphs else ()
+        for mode, chunk in events.chunks(event.kind, event.step, event.payload, self.modes):
+            if self.version == "v2":
+                yield {"type": mode, "ns": namespace, "data": chunk}
+            elif self.many:
+                yield (namespace, mode, chunk) if self.subgraphs else (mode, chunk)
+            else:
+                yield (namespace, chunk) if self.subgraphs else chunk
+
+
+def _parent_of(config: Mapping[str, Any] | None) -> TaskContext | None:
+    """The task this call is made from, unless the config names a thread of its own."""
+    context = current_or_none()
+    if context is None:
+        return None
+    own = ((config or {}).get("configurable") or {}).get("thread_id")
+    return None if own is not None and own != context.scope.thread_id else context
+
+
+def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
+    outer = parent.scope
+    number, parent.child_calls = parent.child_calls, parent.child_calls + 1
+    stateful = compiled.checkpointer is True
+    part = parent.task.node if stateful else f"{parent.task.node}:{parent.task.id}"
+    part = part if number == 0 else f"{part}:#{number}"
+    saver = None if compiled.checkpointer is False else outer.saver
+    if saver is not None:
+        saver.register(*storable_types(compiled))
+    return Scope(
+        graph=compiled.graph,
+        saver=saver,
+        thread_id=outer.thread_id,
+        namespace=f"{outer.namespace}|{part}" if outer.namespace else part,
+        config=outer.config,
+        modes=outer.modes if outer.subgraphs else outer.modes & {"custom"},
+        context=outer.context,
+        control=outer.control,
+        cache=compiled.cache or outer.cache,
+        recursion_limit=outer.recursion_limit,
+        max_concurrency=outer.max_concurrency,
+        durability=outer.durability,
+        owner=f"{parent.task.id}#{number}",
+        given=parent.given,
+        forward=parent.emit,
+        subgraphs=outer.subgraphs,
+        live=outer.live,
+    )
+
+
+def root_scope(compiled: CompiledGraph, config: Mapping[str, Any] | None, durability: str | None) -> Scope:
+    config = cast(RunnableConfig, dict(config or {}))
+    configurable = config.get("configurable") or {}
+    if compiled.checkpointer is True:
+        raise RuntimeError("checkpointer=True is for a graph used inside another; give a root graph a saver")
+    saver = compiled.checkpointer if not isinstance(compiled.checkpointer, bool) else None
+    thread_id = configurable.get("thread_id")
+    if saver is not None and not (isinstance(thread_id, str) and thread_id):
+        raise ValueError(
+            f"a graph with a checkpointer needs a thread: {{'configurable': {{'thread_id': 'a non-empty str'}}}};"
+            f" got {thread_id!r}"
+        )
+    if durability not in (None, "sync", "async", "exit"):
+        raise ValueError(f"unknown durability {durability!r}; it is 'sync', 'async' or 'exit'")
+    limit = config.get("recursion_limit", 100)
+    if not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"recursion_limit={limit!r}: a whole number of steps, at least 1")
+    concurrency = config.get("max_concurrency")
+    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
+        raise ValueError(f"max_concurrency={concurrency!r}: a whole number of tasks, at least 1, or None")
+    return Scope(
+        graph=compiled.graph,
+        saver=saver,
+        thread_id=str(thread_id) if saver is not None else "",
+        namespace="",
+        config=config,
+        modes=frozenset(),
+        cache=compiled.cache,
+        recursion_limit=limit,
+        max_concurrency=concurrency,
+        durability=durability or "sync",
+    )
+
+
+def checkpoint_id_of(config: Mapping[str, Any] | None) -> str | None:
+    found = ((config or {}).get("configurable") or {}).get("checkpoint_id")
+    if found is not None and not isinstance(found, str):
+        raise ValueError(f"checkpoint_id={found!r}: it is a str, as in a snapshot's config")
+    return found or None
+
+
+def checked_saver(checkpointer: Any) -> Any:
+    from minigraph.checkpoint.base import Saver
+
+    if checkpointer is None or isinstance(checkpointer, bool | Saver):
+        return checkpointer
+    raise TypeError(f"checkpointer={checkpointer!r}: a saver (InMemorySaver(), SqliteSaver(path)), True, False or None")
+
+
+def breakpoints(graph: Graph, names: Breakpoints, what: str) -> frozenset[str]:
+    known = [name for name in graph.nodes if name != START]
+    if names == "*":
+        return frozenset(known)
+    if isinstance(names, str):
+        names = [names]
+    for name in names or ():
+        if name not in known:
+            raise GraphDefinitionError(f"{what}: there is no node {name!r}{nearest(name, known)}")
+    return frozenset(names or ())
+
+
+def _coerced_context(graph: Graph, context: Any) -> Any:
+    schema = graph.context_schema
+    if isinstance(context, dict) and isinstance(schema, type) and not issubclass(schema, dict):
+        return schema(**context)
+    return context
+
+
+def storable_types(compiled: CompiledGraph) -> tuple[type, ...]:
+    """The classes that the schemas of a graph and of its child graphs mention, for the saver's codec."""
+    if compiled.storable is None:
+        found = dict.fromkeys(storable_classes(compiled.types))
+        for node in compiled.graph.nodes.values():
+            if node.child is not None:
+                found |= dict.fromkeys(storable_types(node.child))
+        compiled.storable = tuple(found)
+    return compiled.storable
