@@ -251,6 +251,21 @@ def checkpoint_id_of(config: Mapping[str, Any] | None) -> str | None:
     return found or None
 
 
+def at_head(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of the thread itself, whatever checkpoint of it was named."""
+    configurable = {key: value for key, value in (config.get("configurable") or {}).items() if key != "checkpoint_id"}
+    return {**config, "configurable": configurable}
+
+
+def at_checkpoint(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config, which must name a checkpoint. Raises ValueError where it does not."""
+    if checkpoint_id_of(config) is None:
+        raise ValueError(
+            "the config names no checkpoint: take the config of a snapshot, as in get_state_history(config)"
+        )
+    return config
+
+
 def checked_saver(checkpointer: Any) -> Any:
     from minigraph.checkpoint.base import Saver
 

@@ -12,6 +12,8 @@ from minigraph.calls import (
     Call,
     Shape,
     Version,
+    at_checkpoint,
+    at_head,
     breakpoints,
     checked_saver,
     checkpoint_id_of,
@@ -20,8 +22,18 @@ from minigraph.calls import (
 )
 from minigraph.context import Scope, current
 from minigraph.execute import AsyncDriver, ThreadDriver
+from minigraph.opening import REPLAY
 from minigraph.structure import Graph
-from minigraph.types import Command, Durability, RunControl, RunnableConfig, StateSnapshot, StateUpdate, StreamMode
+from minigraph.types import (
+    UNSET,
+    Command,
+    Durability,
+    RunControl,
+    RunnableConfig,
+    StateSnapshot,
+    StateUpdate,
+    StreamMode,
+)
 
 if TYPE_CHECKING:
     from minigraph.cache import Cache
@@ -184,6 +196,43 @@ class CompiledGraph:
             call.pass_on(event)
             for chunk in shape.chunks(event):
                 yield chunk
+
+    # ---------------------------------------------------------------- in words
+
+    def resume(self, config: Mapping[str, Any], answer: Any = UNSET, **options: Any) -> Any:
+        """Goes on at the thread's head: after a pause with an answer, after a failure or a breakpoint without one.
+
+        The options are those of `invoke`. Raises UnknownInterruptError for an answer that no open question waits for.
+        """
+        return self.invoke(None if answer is UNSET else Command(resume=answer), at_head(config), **options)
+
+    async def aresume(self, config: Mapping[str, Any], answer: Any = UNSET, **options: Any) -> Any:
+        """The same as `resume`."""
+        return await self.ainvoke(None if answer is UNSET else Command(resume=answer), at_head(config), **options)
+
+    def replay(self, config: Mapping[str, Any], **options: Any) -> Any:
+        """Runs again from the checkpoint in the config, as a branch; what was there before stays.
+
+        A checkpoint with nothing due is left as it is. The options are those of `invoke`.
+        """
+        return self.invoke(REPLAY, at_checkpoint(config), **options)
+
+    async def areplay(self, config: Mapping[str, Any], **options: Any) -> Any:
+        """The same as `replay`."""
+        return await self.ainvoke(REPLAY, at_checkpoint(config), **options)
+
+    def fork(self, config: Mapping[str, Any], values: Any = None, as_node: str | None = None) -> dict[str, Any]:
+        """Makes a branch at the checkpoint in the config, edited where `values` are given; returns the branch's config.
+
+        The branch is the thread's head from now on; go on with `resume(config)`.
+        """
+        as_node = "__copy__" if values is None and as_node is None else as_node
+        return self.update_state(at_checkpoint(config), values, as_node)
+
+    async def afork(self, config: Mapping[str, Any], values: Any = None, as_node: str | None = None) -> dict[str, Any]:
+        """The same as `fork`."""
+        as_node = "__copy__" if values is None and as_node is None else as_node
+        return await self.aupdate_state(at_checkpoint(config), values, as_node)
 
     # ------------------------------------------------------------------- threads
 

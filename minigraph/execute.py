@@ -165,7 +165,7 @@ class ThreadDriver:
         return items
 
     def _stop(self) -> list[Item]:
-        """Waits for the siblings of a task that failed, so that timing decides nothing; drops a `max_concurrency` queue."""
+        """Waits for siblings of a task that failed, so that timing decides nothing; drops a `max_concurrency` queue."""
         for future, job in self._futures.items():
             if job.scope.max_concurrency is not None:
                 future.cancel()

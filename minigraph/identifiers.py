@@ -1,4 +1,4 @@
-"""Identifiers: checkpoint ids sort by age along their chain; task and interrupt ids are derived, the same on a re-run."""
+"""Identifiers: checkpoint ids sort by age along a chain; task and interrupt ids are derived, the same on a re-run."""
 
 from __future__ import annotations
 

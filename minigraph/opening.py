@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,9 @@ from minigraph.structure import Graph
 from minigraph.types import START, UNSET, Command, Interrupt
 from minigraph.updates import read_update
 
+REPLAY: Final = object()
+"""Given as input: run again from the checkpoint in the config, as a branch, even at the head."""
+
 Opening = Generator[Effect, Any, tuple[Position, bool]]
 """Ends with the position, and whether it begins with new input (so that breakpoints before the first node hold)."""
 
@@ -43,11 +46,12 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
         return _with_input(scope, stored, given), True
     if isinstance(given, Command):
         return (yield from _command(scope, stored, given))
-    if given is not None:
+    if given is not None and given is not REPLAY:
         return _with_input(scope, stored, given), True
     if stored is None:
         raise EmptyInputError("there is no input, and nothing is stored to go on from; pass the input as a dict")
-    if stored.checkpoint.id == stored.head_id or not stored.checkpoint.due:
+    at_head = stored.checkpoint.id == stored.head_id and given is not REPLAY
+    if at_head or not stored.checkpoint.due:
         return position_of(stored), False
     return _forked(scope, stored), False
 
@@ -268,17 +272,8 @@ def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None)
     A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again.
     """
     old = stored.checkpoint
-    new = stamp(old)
-    renamed = {t.id: msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t in old.due}
-    checkpoint = msgspec.structs.replace(
-        old,
-        id=new.id,
-        parent_id=old.id,
-        step=old.step + 1,
-        source="fork",
-        created_at=new.created_at,
-        due=tuple(renamed.values()),
-    )
+    checkpoint = branch(old)
+    renamed = dict(zip((task.id for task in old.due), checkpoint.due, strict=True))
     position = Position(checkpoint, {}, stored.revision, [NewCheckpoint(checkpoint, old)], stored=old)
     if answers:
         for result in stored.results:
@@ -286,6 +281,20 @@ def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None)
             position.results[kept.task_id] = kept
             position.unsaved_results.append((checkpoint.id, kept))
     return position
+
+
+def branch(old: Checkpoint) -> Checkpoint:
+    """A copy of a checkpoint as its child: the same state and tasks under new ids."""
+    new = stamp(old)
+    return msgspec.structs.replace(
+        old,
+        id=new.id,
+        parent_id=old.id,
+        step=old.step + 1,
+        source="fork",
+        created_at=new.created_at,
+        due=tuple(msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t in old.due),
+    )
 
 
 def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, Any]) -> Result:

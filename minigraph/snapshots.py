@@ -13,7 +13,7 @@ from minigraph.channels import LastValue
 from minigraph.context import Scope
 from minigraph.effects import Effect, Emit, History, Load, Save, Start, Wait
 from minigraph.errors import InvalidUpdateError, listing, nearest
-from minigraph.opening import edited, fill, input_position, load, metadata_from, move, position_of
+from minigraph.opening import branch, edited, fill, input_position, load, metadata_from, move, position_of
 from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
 from minigraph.run import Position, live_values, open_questions, stamp, without_untracked
 from minigraph.state import View
@@ -218,9 +218,7 @@ def _closed(scope: Scope, position: Position, item: StateUpdate) -> Checkpoint:
             f"update_state(as_node={item.as_node!r}) takes no values; pass None", node=item.as_node
         )
     if item.as_node == "__copy__":
-        return msgspec.structs.replace(
-            old, id=new.id, created_at=new.created_at, step=old.step + 1, source="fork", parent_id=old.id
-        )
+        return branch(old)
     finished = [(t, r) for t in old.due if isinstance(r := position.results.get(t.id), Finished)]
     return edited(scope.graph, old, finished, (), new, drop_deferred=True)
 
