@@ -91,11 +91,7 @@ def read_schema(schema: Any) -> Schema:
 
 def has_fields(schema: Any) -> bool:
     """Whether a type declares annotated fields, its own or inherited ones."""
-    return (
-        isinstance(schema, type)
-        and schema.__module__ != "builtins"
-        and any(inspect.get_annotations(base) for base in schema.__mro__)
-    )
+    return isinstance(schema, type) and any(inspect.get_annotations(base) for base in schema.__mro__)
 
 
 def merge_channels(into: dict[str, Channel], more: Mapping[str, Channel], where: str) -> None:
@@ -255,7 +251,7 @@ def storable_classes(hints: Iterable[Any]) -> list[type]:
             continue
         seen.add(id(hint))
         todo += [arg for arg in get_args(hint) if not isinstance(arg, Channel | Managed)]
-        if not isinstance(hint, type) or hint.__module__ == "builtins" or is_typeddict(hint):
+        if not isinstance(hint, type) or is_typeddict(hint):
             todo += list(_field_hints(hint)) if is_typeddict(hint) else []
             continue
         if (
