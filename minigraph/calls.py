@@ -12,7 +12,7 @@ from minigraph.effects import Effect
 from minigraph.errors import GraphDefinitionError, GraphInterrupt, nearest
 from minigraph.opening import open_run, reopen_child
 from minigraph.run import Run
-from minigraph.state import ROOT, is_pydantic, storable_classes
+from minigraph.state import ROOT, View, storable_classes
 from minigraph.step import handed_back
 from minigraph.structure import Graph
 from minigraph.types import START, Command, GraphOutput, RunControl, RunnableConfig, StreamMode
@@ -90,7 +90,7 @@ class Call:
         run = self._ended()
         value = self._value(run, output_keys)
         if version == "v2":
-            return GraphOutput(self._typed(value), run.interrupts)
+            return GraphOutput(typed(self.graph.output_view, value), run.interrupts)
         if run.interrupts:
             shown: dict[str, Any] = {"__interrupt__": list(run.interrupts)}
             return {**value, **shown} if isinstance(value, dict) and ROOT not in self.graph.channels else shown
@@ -132,21 +132,14 @@ class Call:
             return values.get(ROOT)
         return {key: values[key] for key in keys if key in values}
 
-    def _typed(self, value: Any) -> Any:
-        build = self.graph.output_view.build
-        schema = self.graph.output_view.schema
-        typed = (
-            build is not None
-            and isinstance(schema, type)
-            and (is_pydantic(schema) or hasattr(schema, "__dataclass_fields__"))
-        )
-        return build(value) if typed and build is not None and isinstance(value, dict) else value
-
 
 class Shape:
     """How a stream's chunks look: bare, with their mode, with their namespace, or as version 2 envelopes."""
 
-    def __init__(self, mode: StreamMode | Sequence[StreamMode], subgraphs: bool, version: Version) -> None:
+    def __init__(
+        self, graph: Graph, mode: StreamMode | Sequence[StreamMode], subgraphs: bool, version: Version
+    ) -> None:
+        self.graph = graph
         self.modes: tuple[str, ...] = (mode,) if isinstance(mode, str) else tuple(mode)
         self.many, self.subgraphs, self.version = not isinstance(mode, str), subgraphs, version
         for name in self.modes:
@@ -164,11 +157,26 @@ class Shape:
         namespace = event.namespace if self.subgraphs else ()
         for mode, chunk in events.chunks(event.kind, event.step, event.payload, self.modes):
             if self.version == "v2":
-                yield {"type": mode, "ns": namespace, "data": chunk}
+                yield self._envelope(mode, namespace, chunk, event)
             elif self.many:
                 yield (namespace, mode, chunk) if self.subgraphs else (mode, chunk)
             else:
                 yield (namespace, chunk) if self.subgraphs else chunk
+
+    def _envelope(self, mode: str, namespace: tuple[str, ...], chunk: Any, event: Event) -> dict[str, Any]:
+        if mode != "values":
+            return {"type": mode, "ns": namespace, "data": chunk}
+        interrupts: tuple[Any, ...] = ()
+        if isinstance(chunk, dict) and "__interrupt__" in chunk:
+            interrupts = chunk["__interrupt__"]
+            chunk = {key: value for key, value in chunk.items() if key != "__interrupt__"}
+        data = chunk if event.namespace else typed(self.graph.state_view, chunk)
+        return {"type": mode, "ns": namespace, "data": data, "interrupts": interrupts}
+
+
+def typed(view: View, value: Any) -> Any:
+    """A state as an instance of its schema where that is a dataclass, Struct or model; else as it is."""
+    return view.build(value) if view.build is not None and isinstance(value, dict) else value
 
 
 def _parent_of(config: Mapping[str, Any] | None) -> TaskContext | None:

@@ -118,7 +118,7 @@ class CompiledGraph:
         Modes: values, updates, custom, tasks, checkpoints, debug. A list of modes yields (mode, chunk); with
         `subgraphs` the namespace comes first; version="v2" always yields {"type", "ns", "data"}.
         """
-        shape = Shape(stream_mode, subgraphs, version)
+        shape = Shape(self.graph, stream_mode, subgraphs, version)
         call = Call(
             self,
             config,
@@ -178,7 +178,7 @@ class CompiledGraph:
         version: Version = "v1",
     ) -> AsyncIterator[Any]:
         """The same as `stream`, on the running event loop."""
-        shape = Shape(stream_mode, subgraphs, version)
+        shape = Shape(self.graph, stream_mode, subgraphs, version)
         call = Call(
             self,
             config,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -300,7 +300,9 @@ class Run:
         if last and self.scope.durability == "async":
             yield Settle()
 
-    def _emit(self, kind: str, payload: Any) -> Steps:
+    def _emit(self, kind: str, payload: Callable[[], Any]) -> Steps:
+        if kind == "checkpoint" and self.scope.saver is None:
+            return
         if events.wanted(kind, self.scope.modes) and (
             self.scope.forward is None or self.scope.subgraphs or kind == "custom"
         ):
