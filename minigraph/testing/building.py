@@ -1,0 +1,188 @@
+"""Builds a program, which is data, into a graph that runs, on either engine."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+from minigraph.testing.engines import Engine
+from minigraph.testing.programs import (
+    NodeSpec,
+    Program,
+    RouterSpec,
+    SendTo,
+    Target,
+    answer_to,
+    names_of,
+    schema,
+    writes,
+)
+from minigraph.types import END
+
+
+class Flaky(Exception):
+    """What a program's failing nodes and routers raise."""
+
+
+class Ledger:
+    """What a built program remembers outside of its state: how often each place was called. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.calls: Counter[str] = Counter()
+
+    def first(self, place: str) -> bool:
+        """Counts a call, and tells whether it is the first."""
+        with self._lock:
+            self.calls[place] += 1
+            return self.calls[place] == 1
+
+
+Delay = Callable[[str], float]
+"""How long (seconds) a node sleeps before it returns, by name."""
+
+
+def build(
+    program: Program,
+    engine: Engine,
+    saver: Any = None,
+    *,
+    ledger: Ledger | None = None,
+    knows_answers: bool = False,
+    delay: Delay | None = None,
+) -> Any:
+    """The program as a compiled graph of an engine.
+
+    `ledger` remembers which nodes have failed already. `knows_answers` makes the nodes take the program's answers
+    without asking. `delay` forces an order of finishing where nodes run in threads.
+    """
+    return _Builder(engine, ledger or Ledger(), knows_answers, delay).graph(program, saver, "")
+
+
+class _Builder:
+    def __init__(self, engine: Engine, ledger: Ledger, knows_answers: bool, delay: Delay | None) -> None:
+        self.engine, self.ledger, self.knows_answers, self.delay = engine, ledger, knows_answers, delay
+
+    def graph(self, program: Program, saver: Any, place: str) -> Any:
+        engine = self.engine
+        builder = engine.state_graph(schema(program.keys, engine))
+        for node in program.nodes:
+            retry = None
+            if node.kind == "retry":
+                retry = engine.retry_policy(max_attempts=2, initial_interval=0.0, jitter=False, retry_on=Flaky)
+            if node.kind == "child":
+                assert node.child is not None
+                action = self.graph(node.child, None, f"{place}/{node.name}")
+            else:
+                action = self.function(program, node, f"{place}/{node.name}")
+            builder.add_node(node.name, action, defer=node.defer, retry_policy=retry)
+        for source, target in program.edges:
+            builder.add_edge(source, target)
+        for join in program.joins:
+            builder.add_edge(list(join.sources), join.target)
+        for router in program.routers:
+            self.add_router(builder, program, router, place)
+        return builder.compile(
+            checkpointer=saver,
+            interrupt_before=list(program.before) or None,
+            interrupt_after=list(program.after) or None,
+        )
+
+    # ------------------------------------------------------------------- nodes
+
+    def function(self, program: Program, node: NodeSpec, place: str) -> Callable[[Any], Any]:
+        acts: dict[str, Callable[[Any], Any]] = {
+            "nothing": self.nothing,
+            "command": functools.partial(self.command, program, node),
+            "several": lambda state: [self.command(program, node, state), self.update(node, state, "b")],
+            "fan_out": functools.partial(self.command, program, node),
+            "ask": functools.partial(self.ask, program, node, 1),
+            "ask_twice": functools.partial(self.ask, program, node, 2),
+            "call_child": self.child_caller(program, node, place),
+        }
+        act: Callable[[Any], Any] = acts.get(node.kind, functools.partial(self.update, node))
+        fails = node.kind in ("fail_once", "retry")
+
+        def run(state: Any) -> Any:
+            if self.delay is not None:
+                time.sleep(self.delay(node.name))
+            if fails and self.ledger.first(place):
+                if node.kind == "fail_once":
+                    time.sleep(self.engine.patience)
+                raise Flaky(node.name)
+            return act(state)
+
+        run.__name__ = run.__qualname__ = f"node_{node.name}"
+        return run
+
+    def nothing(self, state: Any) -> None:
+        return None
+
+    def update(self, node: NodeSpec, state: Any, more: str = "") -> dict[str, Any]:
+        return writes(node.puts, node.name + more, seen(state), state.get("total", 0), self.engine)
+
+    def command(self, program: Program, node: NodeSpec, state: Any) -> Any:
+        goes = state.get("total", 0) < program.budget
+        goto = [self.target(t, state) for t in node.goto] if goes else []
+        return self.engine.command(update=self.update(node, state), goto=goto)
+
+    def target(self, target: Target, state: Any) -> Any:
+        if not isinstance(target, SendTo):
+            return target
+        spent = state.get("total", 0) + 3
+        return self.engine.send(target.node, {"log": [f"sent{target.number}"], "total": spent})
+
+    def ask(self, program: Program, node: NodeSpec, count: int, state: Any) -> dict[str, Any]:
+        answers = []
+        for part in range(count):
+            question = {"node": node.name, "seen": seen(state), "part": part}
+            answers.append(answer_to(program, question) if self.knows_answers else self.engine.interrupt(question))
+        update = self.update(node, state)
+        if "log" in program.keys:
+            update["log"] = [f"{node.name}?{answers!r}"]
+        return update
+
+    def child_caller(self, program: Program, node: NodeSpec, place: str) -> Callable[[Any], Any]:
+        if node.child is None:
+            return lambda state: None
+        child = self.graph(node.child, None, place)
+
+        def call(state: Any) -> dict[str, Any]:
+            found = child.invoke({"log": [f"for {node.name}"], "total": 0})
+            return {**self.update(node, state), "log": [[node.name, *found["log"]]]}
+
+        return call
+
+    # ----------------------------------------------------------------- routers
+
+    def add_router(self, builder: Any, program: Program, router: RouterSpec, place: str) -> None:
+        names = sorted({name for choice in router.choices for name in names_of(choice)})
+        mapping = {**{f"to {name}": name for name in names}, END: END}
+        mapped = router.hint == "map"
+
+        def route(state: Any) -> Any:
+            if router.fails_once and self.ledger.first(f"{place}/{router.source}->{router.name}"):
+                time.sleep(self.engine.patience)
+                raise Flaky(router.name)
+            if state.get("total", 0) >= program.budget or not router.choices:
+                return END
+            choice = router.choices[state.get("total", 0) % len(router.choices)]
+            found = [f"to {t}" if mapped and isinstance(t, str) and t != END else self.target(t, state) for t in choice]
+            return found[0] if router.bare and len(found) == 1 else found
+
+        route.__name__ = router.name
+        path_map: Any = {"map": mapping, "list": [*names, END]}.get(router.hint)
+        if router.hint == "literal":
+            route.__annotations__ = {"return": Literal[(*names, END)]}
+        else:
+            route.__annotations__ = {}
+        builder.add_conditional_edges(router.source, route, path_map)
+
+
+def seen(state: Any) -> str:
+    """What a node saw, in short: enough to tell two different states apart."""
+    return f"{state.get('total', '-')}/{len(state.get('log', ()))}{state.get('flash', '')}"

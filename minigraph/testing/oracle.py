@@ -1,0 +1,184 @@
+"""Compares programs on this engine with LangGraph, and says which programs LangGraph cannot speak for."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Literal
+
+from minigraph.testing.drawing import draw_program
+from minigraph.testing.engines import Engine, langgraph_engine, minigraph_engine
+from minigraph.testing.programs import Fork, Program
+from minigraph.testing.traces import Trace, first_difference, run
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What became of one program: the same on both, outside of the contract (why), or different (where)."""
+
+    outcome: Literal["same", "outside", "different"]
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Table:
+    """The outcomes of many programs."""
+
+    compared: int = 0
+    calls: int = 0
+    checkpoints: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
+    different: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, other: Table) -> None:
+        """Adds the outcomes of another table."""
+        self.compared += other.compared
+        self.calls += other.calls
+        self.checkpoints += other.checkpoints
+        self.ended += other.ended
+        self.outside += other.outside
+        self.different += other.different
+
+    def lines(self) -> list[str]:
+        """The table in Markdown."""
+        rows = [
+            ("programs compared", self.compared),
+            ("calls compared", self.calls),
+            ("checkpoints compared", self.checkpoints),
+            *((f"calls that ended: {name}", count) for name, count in sorted(self.ended.items())),
+            *((f"outside the contract: {why}", count) for why, count in sorted(self.outside.items())),
+            ("differences", len(self.different)),
+        ]
+        return ["| what | count |", "|---|---:|", *(f"| {name} | {count} |" for name, count in rows)]
+
+
+def static_reason(program: Program) -> str:
+    """Why a program is outside of what LangGraph can speak for, as far as the program alone tells; "" if it is not."""
+    if any(join.target in join.sources for join in program.joins):
+        return "a join leads to one of its own sources"
+    if any(isinstance(turn, Fork) for turn in program.turns) and (program.joins or any(n.defer for n in program.nodes)):
+        return "a fork where deferred nodes or targets of joins may be due"
+    if any(router.fails_once for router in program.routers):
+        return "a router fails"
+    return ""
+
+
+def compare(program: Program) -> Comparison:
+    """Runs a program on both engines. Raises ImportError where LangGraph is not installed."""
+    return compare_traces(program)[0]
+
+
+def compare_traces(program: Program) -> tuple[Comparison, Trace | None]:
+    """The comparison, and this engine's trace where there is one to look at."""
+    if why := static_reason(program):
+        return Comparison("outside", why), None
+    theirs, ours = _trace(program, langgraph_engine()), _trace(program, minigraph_engine())
+    if why := _conflict_in_unfinished_step(theirs, ours):
+        return Comparison("outside", why), None
+    if isinstance(theirs, str) or isinstance(ours, str):
+        detail = "" if theirs == ours else f"LangGraph: {_name(theirs)}; minigraph: {_name(ours)}"
+        return Comparison("different" if detail else "same", detail), None
+    if "limit" in (theirs.calls[-1].ended, ours.calls[-1].ended):
+        return Comparison("outside", "the recursion limit is reached"), None
+    detail = first_difference(theirs, ours)
+    return Comparison("different" if detail else "same", detail), ours
+
+
+def _conflict_in_unfinished_step(theirs: Trace | str, ours: Trace | str) -> str:
+    """Whether writes conflict in a step that waits or has failed: LangGraph cannot read that thread, and ends early."""
+    if isinstance(ours, str) or (isinstance(theirs, str) and not theirs.startswith("InvalidUpdateError")):
+        return ""
+    last = len(ours.calls) if isinstance(theirs, str) else len(theirs.calls) - 1
+    ended_early = isinstance(theirs, str) or (theirs.calls[-1].ended == "refused" and last < len(ours.calls) - 1)
+    conflict = ours.calls[-1].ended == "refused"
+    return "writes conflict in a step that waits or failed" if ended_early and conflict else ""
+
+
+def _trace(program: Program, engine: Engine) -> Trace | str:
+    with _quiet():
+        try:
+            return run(program, engine)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def _name(trace: Trace | str) -> str:
+    return trace if isinstance(trace, str) else "runs"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """LangGraph logs and warns about what the programs do on purpose."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+def sweep(seeds: Iterable[int], progress: Callable[[int, Comparison], None] | None = None) -> Table:
+    """Compares one random program for each seed."""
+    table = Table()
+    for seed in seeds:
+        found, trace = compare_traces(draw_program(Random(seed)))
+        if found.outcome == "outside":
+            table.outside[found.detail] += 1
+        else:
+            table.compared += 1
+        if found.outcome == "different":
+            table.different.append((seed, found.detail))
+        if trace is not None:
+            table.calls += len(trace.calls)
+            table.checkpoints += len(trace.history)
+            table.ended.update(call.ended for call in trace.calls)
+        if progress is not None:
+            progress(seed, found)
+    return table
+
+
+def smaller(program: Program, still: Callable[[Program], bool]) -> Program:
+    """A smaller program of which `still` is true as well: parts are left out one at a time while that holds."""
+    while True:
+        for candidate in _parts_left_out(program):
+            try:
+                found = still(candidate)
+            except Exception:
+                continue  # not a program any more
+            if found:
+                program = candidate
+                break
+        else:
+            return program
+
+
+def _parts_left_out(program: Program) -> Iterator[Program]:
+    for name in ("turns", "routers", "joins", "before", "after", "edges"):
+        parts = getattr(program, name)
+        for index in range(len(parts) - 1, -1, -1):
+            yield replace(program, **{name: parts[:index] + parts[index + 1 :]})
+    for index, node in enumerate(program.nodes):
+        others = tuple(n for n in program.nodes if n is not node)
+        edges = tuple(e for e in program.edges if node.name not in e)
+        yield replace(program, nodes=others, edges=edges)
+        options = [
+            replace(node, kind="write", goto=(), child=None) if node.kind != "write" else node,
+            replace(node, defer=False),
+            *(replace(node, goto=node.goto[:i] + node.goto[i + 1 :]) for i in range(len(node.goto))),
+            *(replace(node, puts=node.puts[:i] + node.puts[i + 1 :]) for i in range(len(node.puts))),
+        ]
+        for changed in options:
+            if changed != node:
+                yield replace(program, nodes=(*program.nodes[:index], changed, *program.nodes[index + 1 :]))
+    for index, router in enumerate(program.routers):
+        for number in range(len(router.choices)):
+            changed_router = replace(router, choices=router.choices[:number] + router.choices[number + 1 :])
+            yield replace(program, routers=(*program.routers[:index], changed_router, *program.routers[index + 1 :]))

@@ -1,0 +1,132 @@
+"""A crash before or after any write, then going on, ends like the run without it; no finished task runs twice."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from minigraph import START, CompiledGraph, StateGraph, interrupt
+from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
+from minigraph.records import Finished, Write
+from minigraph.testing import CrashLawError, build, crash_everywhere, draw_program, minigraph_engine
+from minigraph.testing.building import Flaky
+from minigraph.testing.crash import CrashingSaver
+from minigraph.testing.programs import Program, answer_to
+from minigraph.testing.traces import run
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+
+
+def sweep(program: Program, limit: int | None = None, saver: Any = InMemorySaver) -> int:
+    """How many crashes a random program was put through."""
+    plain = replace(program, before=(), after=())
+    report = crash_everywhere(
+        lambda made: build(plain, minigraph_engine(), made),
+        {"log": ["input"], "total": 0},
+        answers=lambda question: answer_to(plain, question.value),
+        make_saver=saver,
+        failures=Flaky,
+        limit=limit,
+    )
+    return report.crashes
+
+
+def terminating(count: int, start: int = 0, **options: Any) -> list[Program]:
+    """Random programs whose first turn comes to its end."""
+    found: list[Program] = []
+    seed = start
+    while len(found) < count:
+        program = draw_program(Random(seed), **options)
+        seed += 1
+        first = replace(program, turns=program.turns[:1], before=(), after=())
+        last = run(first).calls[-1]
+        if last.ended == "ok" and not last.next:
+            found.append(first)
+    return found
+
+
+def test_random_programs_survive_every_crash() -> None:
+    crashes = sum(sweep(program, limit=12) for program in terminating(40, size=5, failing_routers=True))
+    assert crashes > 300
+
+
+@pytest.mark.slow
+def test_many_programs_survive_every_crash(request: pytest.FixtureRequest) -> None:
+    if "slow" not in request.config.getoption("markexpr"):
+        pytest.skip("a long sweep: -m slow runs it")
+    for program in terminating(200, start=5_000, failing_routers=True):
+        sweep(program)
+
+
+def test_a_file_survives_every_crash(tmp_path: Path) -> None:
+    numbers = iter(range(1_000_000))
+
+    def saver() -> Saver:
+        return SqliteSaver(tmp_path / f"{next(numbers)}.db")
+
+    (program,) = terminating(1, start=50)
+    assert sweep(program, limit=6, saver=saver) >= 5
+
+
+def asking(saver: Saver) -> CompiledGraph:
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    builder.add_node("work", lambda state: {"log": ["work"]})
+    builder.add_node("ask", lambda state: {"log": [interrupt("a?"), interrupt("b?")]})
+    builder.add_edge(START, "work").add_edge(START, "ask")
+    return builder.compile(saver)
+
+
+@pytest.mark.parametrize("answers", [{"a?": 1, "b?": None}, [1, None], lambda question: question.value], ids=type)
+def test_answers_in_every_form(answers: Any) -> None:
+    report = crash_everywhere(asking, {"log": []}, answers=answers)
+    assert report.writes >= 5
+    assert report.crashes >= 2 * report.writes - 2
+
+
+class Forgetful(CrashingSaver):
+    """Does not store that a task has finished."""
+
+    def put(self, write: Write) -> int:
+        kept = tuple(pair for pair in write.results if not isinstance(pair[1], Finished))
+        self.inner.put(Write(write.thread_id, write.namespace, write.revision, write.checkpoints, kept, write.removed))
+        return write.revision + 1
+
+
+def test_a_finished_task_that_runs_again_is_noticed() -> None:
+    with pytest.raises(CrashLawError, match=r"node 'work' ran again, though the end of its task"):
+        crash_everywhere(asking, {"log": []}, answers=[1, None], make_saver=lambda: Forgetful(InMemorySaver()))
+
+
+def test_a_node_that_depends_on_the_past_is_noticed() -> None:
+    calls: list[int] = []
+
+    def graph(saver: Saver) -> CompiledGraph:
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+        builder.add_node("count", lambda state: calls.append(1) or {"log": [len(calls)]})
+        builder.add_edge(START, "count")
+        return builder.compile(saver)
+
+    with pytest.raises(CrashLawError, match="before write 1 of") as caught:
+        crash_everywhere(graph, {"log": []})
+    assert "instead of" in str(caught.value)
+    assert caught.value.crash.startswith("before write 1")
+
+
+def test_a_run_without_an_end_is_an_error() -> None:
+    def graph(saver: Saver) -> CompiledGraph:
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+        builder.add_node("fail", lambda state: [][0])
+        builder.add_edge(START, "fail")
+        return builder.compile(saver)
+
+    with pytest.raises(CrashLawError, match="not over after 3 calls"):
+        crash_everywhere(graph, {"log": []}, failures=IndexError, rounds=3)
+    with pytest.raises(IndexError):
+        crash_everywhere(graph, {"log": []})

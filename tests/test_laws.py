@@ -1,0 +1,528 @@
+"""Laws on random programs, and tests that each law notices what breaks it."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph, opening, step
+from minigraph.channels import EphemeralValue
+from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
+from minigraph.records import Stored, Write
+from minigraph.testing import (
+    ConformanceError,
+    LawError,
+    MutationError,
+    Program,
+    Schedule,
+    build,
+    check_history,
+    detect_mutation,
+    draw_program,
+    graphs,
+    inputs_for,
+    laws,
+    minigraph_engine,
+    reducer_laws,
+    run,
+    saver_checks,
+    saver_conformance,
+    schedules,
+)
+from minigraph.testing.crash import CrashingSaver
+from minigraph.testing.programs import Input, NodeSpec, Put, larger, shelve, weave
+from minigraph.testing.traces import async_stream, sync_stream
+
+EXAMPLES = int(os.environ.get("MINIGRAPH_LAW_EXAMPLES", "40"))
+"""How many programs each law sees; more with the environment variable or with -m slow."""
+QUICK = settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES == 40, suppress_health_check=list(HealthCheck)
+)
+LOG = (Put("log"), Put("total"))
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    value: Any
+
+
+def graph_of(saver: Saver | None = None, **nodes: Any) -> CompiledGraph:
+    """A graph whose nodes all run in the first step."""
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    for name, action in nodes.items():
+        builder.add_node(name, action).add_edge(START, name)
+    return builder.compile(saver)
+
+
+# ------------------------------------------------------------------------ programs
+
+
+@QUICK
+@given(graphs(failing_routers=True), schedules())
+def test_any_finishing_order_gives_the_same(program: Program, schedule: Schedule) -> None:
+    laws.any_finishing_order(program, schedule)
+
+
+@pytest.mark.parametrize("law", laws.PROGRAM_LAWS, ids=lambda law: law.__name__)
+@QUICK
+@given(program=graphs(size=5))
+def test_law(law: Callable[[Program], None], program: Program) -> None:
+    law(program)
+
+
+@QUICK
+@given(graphs(size=5, failing_routers=True))
+def test_a_failing_router_is_asked_again_in_any_order_and_mode(program: Program) -> None:
+    laws.sync_equals_async(program)
+    laws.history_folds_to_state(program)
+
+
+@settings(QUICK, max_examples=max(EXAMPLES // 4, 5))
+@given(graphs(size=5, failing_routers=True))
+def test_memory_and_file_give_the_same(program: Program) -> None:
+    with SqliteSaver(":memory:") as saver:
+        laws.savers_agree(program, saver)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(0, 1000, 100))
+def test_every_law_on_many_programs(start: int, request: pytest.FixtureRequest) -> None:
+    if "slow" not in request.config.getoption("markexpr"):
+        pytest.skip("a long sweep: -m slow runs it")
+    for seed in range(start, start + 100):
+        program = draw_program(Random(seed))
+        laws.any_finishing_order(program, Schedule((seed, seed // 7, 3, 1, 4, 1, 5), bool(seed % 2)))
+        for law in laws.PROGRAM_LAWS:
+            law(program)
+        with SqliteSaver(":memory:") as saver:
+            laws.savers_agree(program, saver)
+
+
+FINGERPRINT = """
+import hashlib
+from random import Random
+from minigraph.testing import draw_program, run
+text = "".join(repr(run(draw_program(Random(seed)))) for seed in range(25))
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "2"])
+def test_another_hash_seed_gives_the_same(hash_seed: str) -> None:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FINGERPRINT], env=environment, capture_output=True, text=True, check=True
+    )
+    text = "".join(repr(run(draw_program(Random(seed)))) for seed in range(25))
+    assert found.stdout.strip() == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_threads_that_finish_in_another_order_give_the_same() -> None:
+    nodes = tuple(NodeSpec(name, "write", (*LOG, Put("text"), Put("table"))) for name in "abcd")
+    program = Program(nodes, tuple((START, name) for name in "abcd"))
+    traces = [
+        run(program, delay=lambda name, order=order: 0.004 * order.index(name)) for order in ("abcd", "dcba", "cadb")
+    ]
+    assert traces[0] == traces[1] == traces[2]
+    assert dict(traces[0].end[0])["text"] == "((((" + "a0)b0)c0)d0)"
+    assert run(program, stream=async_stream, delay=lambda name: 0.004 * "dbca".index(name)) == traces[0]
+
+
+# --------------------------------------------------------------- the laws notice
+
+
+def broken_by(law: Callable[..., None], *arguments: Any) -> str:
+    """What a law says about a broken engine, looking at up to 60 programs."""
+    for seed in range(60):
+        try:
+            law(draw_program(Random(seed)), *arguments)
+        except LawError as error:
+            return error.law
+    return "nothing"
+
+
+def test_another_merge_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = step.merge
+    monkeypatch.setattr(step, "merge_order", lambda task: 0)
+
+    def by_results(graph: Any, checkpoint: Any, finished: Any, *more: Any, **options: Any) -> Any:
+        return merge(graph, checkpoint, sorted(finished, key=lambda pair: ORDER.index(pair[0].node)), *more, **options)
+
+    monkeypatch.setattr("minigraph.run.merge", by_results)
+    ORDER: list[str] = [*(f"n{i}" for i in range(8, -1, -1)), START]
+    assert broken_by(laws.history_folds_to_state).startswith("history folds to the state")
+
+
+def test_writes_in_order_of_arrival_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from minigraph.run import Run
+
+    take = Run._take
+    last: list[str] = []
+
+    def in_order_of_arrival(self: Any, outcome: Any) -> Any:
+        last[:] = [outcome.job.task.node]
+        return take(self, outcome)
+
+    monkeypatch.setattr(Run, "_take", in_order_of_arrival)
+    monkeypatch.setattr(step, "merge_order", lambda task: (task.node == "".join(last), task.node))
+    assert broken_by(laws.any_finishing_order, Schedule((1, 2, 0, 3))) == "any finishing order"
+
+
+def test_a_lost_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    match = opening.match_answers
+
+    def forgetful(*arguments: Any, **options: Any) -> Any:
+        return dict.fromkeys(match(*arguments, **options), "lost")
+
+    monkeypatch.setattr(opening, "match_answers", forgetful)
+    assert broken_by(laws.answers_known_before) == "answers known before"
+
+
+def test_a_replay_without_its_joins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import msgspec
+
+    forked = opening._forked
+
+    def forgetful(*arguments: Any) -> Any:
+        position = forked(*arguments)
+        changed = msgspec.structs.replace(position.checkpoint, joins={}, deferred=())
+        position.checkpoint = changed
+        position.unsaved = [msgspec.structs.replace(position.unsaved[0], checkpoint=changed)]
+        return position
+
+    monkeypatch.setattr(opening, "_forked", forgetful)
+    assert broken_by(laws.replay_equals_original).startswith("a replay equals the original")
+
+
+class Edited(CrashingSaver):
+    """Shows a past that changes with the number of writes."""
+
+    def history(self, thread_id: str, namespace: str, **options: Any) -> Any:
+        for stored in self.inner.history(thread_id, namespace, **options):
+            stored.checkpoint.values["log"] = [self.writes, len(stored.checkpoint.values.get("log", ()))]
+            yield stored
+
+
+def test_a_past_that_changes_and_a_saver_that_differs_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LawError, match="savers agree \\(Edited\\)"):
+        laws.savers_agree(Program((NodeSpec("a", "write", LOG),), ((START, "a"),)), Edited(InMemorySaver()))
+    monkeypatch.setattr(laws, "InMemorySaver", lambda: Edited(InMemorySaver()))
+    assert broken_by(laws.forks_leave_their_parent) == "a fork leaves its parent"
+
+
+def test_a_driver_that_differs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws, "async_stream", lambda graph, given, config: list(sync_stream(graph, given, config))[1:])
+    assert broken_by(laws.sync_equals_async) == "sync equals async"
+
+
+def test_a_history_can_be_checked_for_any_graph() -> None:
+    saver = InMemorySaver()
+    graph = graph_of(saver, b=lambda state: {"log": ["b"]}, a=lambda state: {"log": ["a"]})
+    graph.invoke({"log": ["in"]}, {"configurable": {"thread_id": "t"}})
+    check_history(graph, saver, "t")
+    with pytest.raises(LawError, match="step"):
+        check_history(graph, Edited(saver), "t")
+
+
+# ----------------------------------------------------------------------- schedules
+
+
+def test_a_schedule_decides_who_finishes_first() -> None:
+    graph = graph_of(**{name: (lambda state, name=name: {"log": [name]}) for name in "abc"})
+
+    def order(*numbers: int) -> list[str]:
+        return [next(iter(chunk)) for chunk in Schedule(numbers).stream(graph, {"log": []})]
+
+    assert order(0) == ["a", "b", "c"]
+    assert order(2, 1, 0) == ["c", "b", "a"]
+    assert order(1, 0, 0) == ["b", "a", "c"]
+    assert Schedule((2, 1, 0)).invoke(graph, {"log": ["in"]}) == {"log": ["in", "a", "b", "c"]}
+    with pytest.raises(ValueError, match="at least one number"):
+        Schedule(())
+
+
+# ------------------------------------------------------------------------ strategies
+
+
+class Wanted(TypedDict, total=False):
+    count: int
+    ratio: float
+    names: Annotated[list[str], operator.add]
+    marks: Annotated[set[int], operator.or_]
+    table: dict[str, Any]
+    choice: str | None
+    flash: Annotated[str, EphemeralValue(str)]
+
+
+def test_inputs_fit_their_graph() -> None:
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Wanted)
+    graph = builder.add_node("a", lambda state: None).add_edge(START, "a").compile()
+    from hypothesis import strategies as st
+
+    seen: set[str] = set()
+
+    @QUICK
+    @given(inputs_for(graph, count=st.integers(5, 6)))
+    def check(values: dict[str, Any]) -> None:
+        seen.update(values)
+        assert values["count"] in (5, 6)
+        assert isinstance(values.get("names", []), list)
+        assert isinstance(values.get("marks", set()), set)
+        assert values.get("choice") is None or isinstance(values["choice"], str)
+        found = graph.invoke(values)
+        assert {key: value for key, value in found.items() if key in values} == values | (
+            {} if "flash" not in values else {"flash": values["flash"]}
+        ) or "flash" in values
+
+    check()
+    assert seen == set(Wanted.__annotations__)
+    with pytest.raises(ValueError, match="no key 'nmes'"):
+        inputs_for(graph, nmes=st.none())
+    root: StateGraph[Any, Any, Any, Any] = StateGraph(int)
+    with pytest.raises(TypeError, match="without keys"):
+        inputs_for(root.add_node("a", lambda n: n).add_edge(START, "a").compile())
+
+
+def test_without_hypothesis_the_error_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "import minigraph.testing as t\n"
+        "assert t.reducer_laws and t.crash_everywhere\n"
+        "try:\n    t.graphs\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'minigraph[testing]'" in found.stdout
+
+
+def test_testing_and_hypothesis_are_imported_only_when_used() -> None:
+    code = "import sys, minigraph; assert not {'hypothesis', 'minigraph.testing'} & set(sys.modules)\n"
+    code += "import minigraph.testing; assert 'hypothesis' not in sys.modules and 'langgraph' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -------------------------------------------------------------------------- reducers
+
+
+def test_what_a_reducer_is_like() -> None:
+    report = reducer_laws(operator.add, [[], [1], [1, 2]], start=[])
+    assert report.not_commutative == ([1], [1, 2])
+    assert report.not_associative is None
+    assert report.not_idempotent == ([1],)
+    assert reducer_laws(operator.or_, [{1}, {2}, set()]).not_commutative is None
+    assert reducer_laws(larger, [3, None, 5]).not_associative is None
+    assert reducer_laws(weave, ["a", "b"]).not_associative == ("a", "a", "a")
+    assert reducer_laws(shelve, [{"a": 1}, {"a": 2}]).not_commutative == ({"a": 1}, {"a": 2})
+
+
+def test_reducers_that_break_a_law_are_noticed() -> None:
+    count: list[int] = []
+
+    def counting(old: int, new: int) -> int:
+        count.append(1)
+        return old + new + len(count)
+
+    def eats(old: list[Any], new: list[Any]) -> list[Any]:
+        return [*old, *(new.pop() for _ in range(len(new)))]
+
+    def inner(old: list[Any], new: list[Any]) -> list[Any]:
+        if old:
+            old[0].append(9)
+        return old + new
+
+    with pytest.raises(LawError, match="deterministic"):
+        reducer_laws(counting, [1, 2])
+    with pytest.raises(LawError, match=r"edited \$.* of the write"):
+        reducer_laws(eats, [[1]])
+    with pytest.raises(LawError, match=r"edited \$\[0\] of the value so far"):
+        reducer_laws(inner, [[[]]])
+    with pytest.raises(ValueError, match="at least one example"):
+        reducer_laws(operator.add, [])
+
+
+def appends_in_place(old: list[Any], new: list[Any]) -> list[Any]:
+    old.extend(new)
+    return old
+
+
+def test_a_reducer_may_extend_the_list_it_is_given() -> None:
+    assert reducer_laws(appends_in_place, [[1], [2]]).not_associative is None
+
+
+# ------------------------------------------------------------------------- mutation
+
+
+@dataclass
+class Box:
+    items: list[int]
+
+
+def deep(state: Any) -> dict[str, Any]:
+    state["log"][0]["names"].append("x")
+    return {}
+
+
+def field(state: Any) -> dict[str, Any]:
+    state["value"].items = [5]
+    return {}
+
+
+def removes(state: Any) -> dict[str, Any]:
+    state["log"].pop()["names"] = "gone"
+    return {}
+
+
+def queue(state: Any) -> dict[str, Any]:
+    state["value"].append(1)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("node", "given_input", "path"),
+    [
+        (deep, {"log": [{"names": ["a"]}]}, "$.log[0].names"),
+        (field, {"log": [], "value": Box([1])}, "$.value.items"),
+        (removes, {"log": [{"names": []}]}, "$.log[0].names"),
+        (queue, {"value": deque([3])}, "$.value"),
+    ],
+)
+def test_edits_in_place_are_named(node: Any, given_input: Any, path: str) -> None:
+    graph = detect_mutation(graph_of(edits=node))
+    with pytest.raises(MutationError) as caught:
+        graph.invoke(given_input)
+    assert caught.value.where == "node 'edits'"
+    assert caught.value.path == path
+
+
+def test_edits_of_a_nodes_own_copies_are_fine() -> None:
+    def own(state: Any) -> dict[str, Any]:
+        state["log"].append(1)
+        state["value"] = {}
+        return {"value": [*state["log"], {}]}
+
+    assert detect_mutation(graph_of(own=own)).invoke({"log": [0]}) == {"log": [0], "value": [0, 1, {}]}
+
+
+def keeps(old: list[Any], new: list[Any]) -> list[Any]:
+    new[0]["seen"] = True
+    return old + new
+
+
+class Kept(TypedDict):
+    log: Annotated[list[Any], keeps]
+
+
+def test_edits_by_routers_sends_reducers_handlers_and_children_are_named() -> None:
+    def bare(**options: Any) -> StateGraph[Any, Any, Any, Any]:
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(options.pop("state", State))
+        return builder.add_node("a", lambda state: {}).add_edge(START, "a").add_node("b", options["b"])
+
+    def router(state: Any) -> str:
+        state["log"][0].clear()
+        return END
+
+    routed = bare(b=deep).add_conditional_edges("a", router).compile()
+    with pytest.raises(MutationError, match="router 'router' after node 'a'"):
+        detect_mutation(routed).invoke({"log": [[1]]})
+    sent = bare(b=lambda item: item.update(x=1)).add_conditional_edges("a", lambda state: Send("b", {"x": 0})).compile()
+    with pytest.raises(MutationError, match=r"node 'b' edited \$\.x in place"):
+        detect_mutation(sent).invoke({"log": []})
+
+    with pytest.raises(MutationError, match="the reducer of key 'log'"):
+        detect_mutation(bare(state=Kept, b=deep).compile()).invoke({"log": [{}]})
+    parent = bare(b=graph_of(inner=deep)).add_edge("a", "b").compile()
+    with pytest.raises(MutationError, match="node 'inner'"):
+        detect_mutation(parent).invoke({"log": [{"names": []}]})
+
+
+def test_retries_and_handlers_do_not_hide_an_edit() -> None:
+    calls: list[int] = []
+
+    def once(state: Any) -> dict[str, Any]:
+        calls.append(1)
+        return deep(state) if len(calls) == 1 else {}
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    retry = RetryPolicy(initial_interval=0, jitter=False, retry_on=Exception)
+    builder.add_node("once", once, retry_policy=retry, error_handler=lambda state: {"value": "handled"})
+    graph = detect_mutation(builder.add_edge(START, "once").compile())
+    with pytest.raises(MutationError, match="node 'once'"):
+        graph.invoke({"log": [{"names": []}]})
+    assert calls == [1]
+
+
+# --------------------------------------------------------------------------- savers
+
+
+@pytest.mark.parametrize("check", saver_checks(), ids=lambda name: name.replace(" ", "_"))
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_savers_conform(kind: str, check: str, tmp_path: Path) -> None:
+    saver: Saver = InMemorySaver() if kind == "memory" else SqliteSaver(tmp_path / "threads.db")
+    saver_checks()[check](saver)
+    saver.close()
+
+
+class WithoutRevisions(CrashingSaver):
+    """Takes every write as if nobody else had written."""
+
+    def put(self, write: Write) -> int:
+        head = self.inner.get(write.thread_id, write.namespace)
+        revision = 0 if head is None else head.revision
+        return self.inner.put(replace_revision(write, revision))
+
+
+class WithoutResults(CrashingSaver):
+    """Reads no results."""
+
+    def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
+        import msgspec
+
+        found = self.inner.get(thread_id, namespace, checkpoint_id)
+        return None if found is None else msgspec.structs.replace(found, results=())
+
+
+class WithTuplesAsLists(CrashingSaver):
+    """Reads tuples as lists."""
+
+    def history(self, thread_id: str, namespace: str, **options: Any) -> Any:
+        for stored in self.inner.history(thread_id, namespace, **options):
+            values = stored.checkpoint.values
+            values.update(
+                {k: [list(i) if isinstance(i, tuple) else i for i in v] for k, v in values.items() if k == "m"}
+            )
+            yield stored
+
+
+def replace_revision(write: Write, revision: int) -> Write:
+    return Write(write.thread_id, write.namespace, revision, write.checkpoints, write.results, write.removed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [
+        (WithoutRevisions, "a write on another revision"),
+        (WithoutResults, "result comes back"),
+        (WithTuplesAsLists, "every state of a long history can be read"),
+    ],
+)
+def test_savers_that_do_not_conform_are_noticed(kind: Any, check: str) -> None:
+    with pytest.raises(ConformanceError, match=check):
+        saver_conformance(lambda: kind(InMemorySaver()))
+
+
+def test_conformance_names_what_it_checked() -> None:
+    assert saver_conformance(InMemorySaver) == tuple(saver_checks())
+    assert "of two writers one wins" in saver_checks()
+    assert build(Program((NodeSpec("a", "write"),), ((START, "a"),), turns=(Input(1),)), minigraph_engine()) is not None
