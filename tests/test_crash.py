@@ -16,7 +16,7 @@ from minigraph.records import Finished, Write
 from minigraph.testing import CrashLawError, build, crash_everywhere, draw_program, minigraph_engine
 from minigraph.testing.building import Flaky
 from minigraph.testing.crash import CrashingSaver
-from minigraph.testing.programs import Program, answer_to
+from minigraph.testing.programs import Input, Program, answer_to, input_of
 from minigraph.testing.traces import run
 
 
@@ -29,13 +29,20 @@ def sweep(program: Program, limit: int | None = None, saver: Any = InMemorySaver
     plain = replace(program, before=(), after=())
     report = crash_everywhere(
         lambda made: build(plain, minigraph_engine(), made),
-        {"log": ["input"], "total": 0},
+        first_input(program),
         answers=lambda question: answer_to(plain, question.value),
         make_saver=saver,
         failures=Flaky,
         limit=limit,
     )
     return report.crashes
+
+
+def first_input(program: Program) -> dict[str, Any]:
+    """The input of a program's first turn."""
+    (turn,) = program.turns
+    assert isinstance(turn, Input)
+    return input_of(turn)
 
 
 def terminating(count: int, start: int = 0, **options: Any) -> list[Program]:
@@ -45,7 +52,7 @@ def terminating(count: int, start: int = 0, **options: Any) -> list[Program]:
     while len(found) < count:
         program = draw_program(Random(seed), **options)
         seed += 1
-        first = replace(program, turns=program.turns[:1], before=(), after=())
+        first = replace(program, turns=(Input(seed % 3, ("log", "text")),), before=(), after=())
         last = run(first).calls[-1]
         if last.ended == "ok" and not last.next:
             found.append(first)

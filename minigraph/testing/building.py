@@ -60,12 +60,13 @@ def build(
     `ledger` remembers which nodes have failed already. `knows_answers` makes the nodes take the program's answers
     without asking. `delay` forces an order of finishing where nodes run in threads.
     """
-    return _Builder(engine, ledger or Ledger(), knows_answers, delay).graph(program, saver, "")
+    return _Builder(program, engine, ledger or Ledger(), knows_answers, delay).graph(program, saver, "")
 
 
 class _Builder:
-    def __init__(self, engine: Engine, ledger: Ledger, knows_answers: bool, delay: Delay | None) -> None:
-        self.engine, self.ledger, self.knows_answers, self.delay = engine, ledger, knows_answers, delay
+    def __init__(self, root: Program, engine: Engine, ledger: Ledger, knows_answers: bool, delay: Delay | None) -> None:
+        self.root, self.engine, self.ledger = root, engine, ledger
+        self.knows_answers, self.delay = knows_answers, delay
 
     def graph(self, program: Program, saver: Any, place: str) -> Any:
         engine = self.engine
@@ -140,7 +141,7 @@ class _Builder:
         answers = []
         for part in range(count):
             question = {"node": node.name, "seen": seen(state), "part": part}
-            answers.append(answer_to(program, question) if self.knows_answers else self.engine.interrupt(question))
+            answers.append(answer_to(self.root, question) if self.knows_answers else self.engine.interrupt(question))
         update = self.update(node, state)
         if "log" in program.keys:
             update["log"] = [f"{node.name}?{answers!r}"]

@@ -38,7 +38,10 @@ def _demand_same(law: str, left: Any, right: Any) -> None:
 
 
 def any_finishing_order(program: Program, schedule: Schedule) -> None:
-    """Whatever task of a step finishes first: states, streams, questions and history are the same."""
+    """Whatever task of a step finishes first: states, streams, questions and history are the same.
+
+    Where several tasks of one step fail, the caller sees the first error; such programs are compared up to there.
+    """
 
     def stream(graph: CompiledGraph, given: Any, config: Any) -> Any:
         return schedule.stream(graph, given, config, stream_mode=["updates", "values"])
@@ -46,7 +49,12 @@ def any_finishing_order(program: Program, schedule: Schedule) -> None:
     def in_turn(graph: CompiledGraph, given: Any, config: Any) -> Any:
         return Schedule().stream(graph, given, config, stream_mode=["updates", "values"])
 
-    _demand_same("any finishing order", run(program, stream=in_turn), run(program, stream=stream))
+    left, right = run(program, stream=in_turn), run(program, stream=stream)
+    for number, pair in enumerate(zip(left.calls, right.calls, strict=False)):
+        if {call.ended for call in pair} == {"failed", "refused"}:
+            left, right = (Trace(trace.calls[:number], ()) for trace in (left, right))
+            break
+    _demand_same("any finishing order", left, right)
 
 
 def sync_equals_async(program: Program) -> None:

@@ -225,6 +225,11 @@ def writes(puts: tuple[Put, ...], writer: str, seen: str, number: int, engine: E
     return update
 
 
+def input_of(turn: Input) -> dict[str, Any]:
+    """The input that a turn gives."""
+    return {key: value_for(key, "input", str(turn.number), turn.number) for key in turn.keys}
+
+
 def answer_to(program: Program, question: Mapping[str, Any]) -> Any:
     """The answer to a question: it follows from the question alone, so that the order of asking plays no part."""
     text = f"{question['node']}/{question['seen']}/{question['part']}"

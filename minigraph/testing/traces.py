@@ -21,7 +21,7 @@ from minigraph.testing.programs import (
     Replay,
     Turn,
     answer_to,
-    value_for,
+    input_of,
     writes,
 )
 
@@ -146,9 +146,8 @@ class _Session:
     def take(self, turn: Turn) -> bool:
         """Takes a turn and goes on until nothing is due. False: the thread cannot be compared any further."""
         match turn:
-            case Input(number, keys):
-                given = {key: value_for(key, "input", str(number), number) for key in keys}
-                return self.call("input", given, self.config) and self.go_on()
+            case Input():
+                return self.call("input", input_of(turn), self.config) and self.go_on()
             case EditPaused(number, puts):
                 fine = self.call("input", {"log": [f"turn {number}"]}, self.config)
                 return fine and self.go_on(puts)
