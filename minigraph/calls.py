@@ -7,10 +7,12 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from minigraph import events, snapshots
+from minigraph.branching import reopen_child
+from minigraph.channels import shallow_copy
 from minigraph.context import Event, Scope, TaskContext, current_or_none
 from minigraph.effects import Effect
 from minigraph.errors import GraphDefinitionError, GraphInterrupt, nearest
-from minigraph.opening import open_run, reopen_child
+from minigraph.opening import open_run
 from minigraph.run import Run
 from minigraph.state import ROOT, View, storable_classes
 from minigraph.step import handed_back
@@ -82,12 +84,15 @@ class Call:
 
     def pass_on(self, event: Event) -> None:
         """Hands an event of a child run to its parent's stream."""
-        if self.parent is not None and (self.parent.scope.subgraphs or event.kind == "custom"):
-            self.parent.emit(event)
+        parent = self.parent
+        if parent is None or not events.wanted(event.kind, parent.scope.modes):
+            return
+        if parent.scope.subgraphs or event.kind == "custom":
+            parent.emit(event)
 
     def output(self, output_keys: str | Sequence[str] | None, version: Version) -> Any:
         """What the call returns. A child run that paused pauses its parent."""
-        run = self._ended()
+        run = self.ended()
         value = self._value(run, output_keys)
         if version == "v2":
             return GraphOutput(typed(self.graph.output_view, value), run.interrupts)
@@ -98,11 +103,12 @@ class Call:
 
     def handed_back(self, parent: TaskContext) -> Command[Any]:
         """What the run wrote, as an update of the parent's state."""
-        run = self._ended()
+        run = self.ended()
         checkpoint = run.position.checkpoint
         return Command(update=handed_back(parent.scope.graph, self.graph, checkpoint.written, checkpoint.values))
 
-    def _ended(self) -> Run:
+    def ended(self) -> Run:
+        """The run at its end. A child run that paused pauses its parent; a join that never fired is reported."""
         run = self.run
         assert run is not None
         if (run.paused or run.stopped) and self.parent is not None:
@@ -126,11 +132,11 @@ class Call:
                 if name not in self.graph.channels:
                     raise ValueError(f"output_keys: the state has no key {name!r}{nearest(name, self.graph.channels)}")
             if isinstance(output_keys, str):
-                return values.get(output_keys)
+                return shallow_copy(values.get(output_keys))
             keys = names
         if keys == (ROOT,):
-            return values.get(ROOT)
-        return {key: values[key] for key in keys if key in values}
+            return shallow_copy(values.get(ROOT))
+        return {key: shallow_copy(values[key]) for key in keys if key in values}
 
 
 class Shape:
@@ -140,6 +146,8 @@ class Shape:
         self, graph: Graph, mode: StreamMode | Sequence[StreamMode], subgraphs: bool, version: Version
     ) -> None:
         self.graph = graph
+        self.root: tuple[str, ...] = ()
+        """The namespace of the graph that is streamed, where it is a child graph."""
         self.modes: tuple[str, ...] = (mode,) if isinstance(mode, str) else tuple(mode)
         self.many, self.subgraphs, self.version = not isinstance(mode, str), subgraphs, version
         for name in self.modes:
@@ -147,14 +155,14 @@ class Shape:
                 raise ValueError(
                     f"unknown stream mode {name!r}{nearest(name, events.MODES)}; there are {', '.join(events.MODES)}"
                 )
-        if version not in ("v1", "v2"):
-            raise ValueError(f"unknown version {version!r}; it is 'v1' or 'v2'")
+        check_version(version)
 
     def chunks(self, event: Event) -> Iterator[Any]:
-        """An event as the caller wants it."""
-        if event.namespace and not self.subgraphs and event.kind != "custom":
+        """An event as the caller wants it; the namespace counts from the graph that is streamed."""
+        inner = event.namespace[len(self.root) :]
+        if inner and not self.subgraphs and event.kind != "custom":
             return
-        namespace = event.namespace if self.subgraphs else ()
+        namespace = inner if self.subgraphs else ()
         for mode, chunk in events.chunks(event.kind, event.step, event.payload, self.modes):
             if self.version == "v2":
                 yield self._envelope(mode, namespace, chunk, event)
@@ -170,8 +178,14 @@ class Shape:
         if isinstance(chunk, dict) and "__interrupt__" in chunk:
             interrupts = chunk["__interrupt__"]
             chunk = {key: value for key, value in chunk.items() if key != "__interrupt__"}
-        data = chunk if event.namespace else typed(self.graph.state_view, chunk)
+        data = chunk if event.namespace != self.root else typed(self.graph.state_view, chunk)
         return {"type": mode, "ns": namespace, "data": data, "interrupts": interrupts}
+
+
+def check_version(version: Version) -> None:
+    """Raises ValueError for a version of the output that there is not."""
+    if version not in ("v1", "v2"):
+        raise ValueError(f"unknown version {version!r}; it is 'v1' or 'v2'")
 
 
 def typed(view: View, value: Any) -> Any:

@@ -57,7 +57,7 @@ class Reduced(Channel):
         value = shallow_copy(old)
         for node, write in writes:
             try:
-                value = write if value is UNSET else self.reducer(value, write)
+                value = shallow_copy(write) if value is UNSET else self.reducer(value, write)
             except Exception as error:
                 error.add_note(f"in the reducer of key {key!r}, merging what node {node!r} wrote")
                 raise
@@ -165,6 +165,11 @@ def shallow_copy(value: Any) -> Any:
     """A copy of a plain list, dict or set; anything else as it is."""
     kind = type(value)
     return value.copy() if kind is list or kind is dict or kind is set else value
+
+
+def copied(value: Any) -> Any:
+    """A copy of a plain list, dict or set, and of those that a dict holds; anything else as it is."""
+    return {key: shallow_copy(item) for key, item in value.items()} if type(value) is dict else shallow_copy(value)
 
 
 def _only(key: str, writes: Sequence[KeyWrite]) -> Any:

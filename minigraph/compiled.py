@@ -4,6 +4,7 @@ handed to a driver; the sync and async methods differ in the driver alone."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, cast
 
 from minigraph import snapshots
@@ -15,6 +16,7 @@ from minigraph.calls import (
     at_checkpoint,
     at_head,
     breakpoints,
+    check_version,
     checked_saver,
     checkpoint_id_of,
     root_scope,
@@ -87,7 +89,8 @@ class CompiledGraph:
         GraphOutput instead). A stream mode other than "values" returns the list of chunks. Raises what a node, a
         merge or a saver raised; what was done before is stored.
         """
-        call = Call(self, config, context, ("values",), interrupt_before, interrupt_after, durability, control)
+        check_version(version)
+        call = Call(self, config, context, (), interrupt_before, interrupt_after, durability, control)
         if stream_mode != "values":
             chunks = self.stream(
                 input, config, context=context, stream_mode=stream_mode, interrupt_before=interrupt_before,
@@ -131,10 +134,12 @@ class CompiledGraph:
             subgraphs,
             live=True,
         )
-        with ThreadDriver(call.scope.saver) as driver:
-            for event in driver.events(call.steps(input)):
+        shape.root = call.scope.path
+        with ThreadDriver(call.scope.saver) as driver, closing(driver.events(call.steps(input))) as found:
+            for event in found:
                 call.pass_on(event)
                 yield from shape.chunks(event)
+        call.ended()
 
     async def ainvoke(
         self,
@@ -151,7 +156,8 @@ class CompiledGraph:
         version: Version = "v1",
     ) -> Any:
         """The same as `invoke`, on the running event loop; async nodes run as tasks, sync nodes in threads."""
-        call = Call(self, config, context, ("values",), interrupt_before, interrupt_after, durability, control)
+        check_version(version)
+        call = Call(self, config, context, (), interrupt_before, interrupt_after, durability, control)
         if stream_mode != "values":
             chunks = self.astream(
                 input, config, context=context, stream_mode=stream_mode, interrupt_before=interrupt_before,
@@ -191,11 +197,13 @@ class CompiledGraph:
             subgraphs,
             live=True,
         )
-        driver = AsyncDriver(call.scope.saver, call.scope)
-        async for event in driver.events(call.steps(input)):
-            call.pass_on(event)
-            for chunk in shape.chunks(event):
-                yield chunk
+        shape.root = call.scope.path
+        async with aclosing(AsyncDriver(call.scope.saver, call.scope).events(call.steps(input))) as found:
+            async for event in found:
+                call.pass_on(event)
+                for chunk in shape.chunks(event):
+                    yield chunk
+        call.ended()
 
     # ---------------------------------------------------------------- in words
 

@@ -158,6 +158,8 @@ def interrupt(value: Any) -> Any:
     if index < len(context.answers):
         return context.answers[index]
     question = Interrupt(value, interrupt_id(context.scope.namespace, context.task.id, index))
+    if question.id in context.scope.given and context.scope.saver is None:
+        return context.scope.given[question.id]  # a child run that stores nothing has started over
     context.asked = [*context.asked[:index], question]
     context.pausing = True
     raise GraphInterrupt((question,))

@@ -24,7 +24,8 @@
     BaseException
     └── GraphSignal
         ├── GraphInterrupt                the pause signal of interrupt(); never catch it
-        └── ParentCommand                 a Command on its way to the parent graph
+        ├── ParentCommand                 a Command on its way to the parent graph
+        └── RunAbandoned                  the caller left a stream early
 
 `NodeError` is not raised: it is what an error handler receives.
 """
@@ -54,6 +55,15 @@ def listing(names: Iterable[object]) -> str:
 
 class MinigraphError(Exception):
     """Base of every error of the engine."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[MinigraphError], args: tuple[Any, ...], facts: dict[str, Any]) -> MinigraphError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
 
 
 class InvalidUpdateError(MinigraphError):
@@ -192,6 +202,10 @@ class ParentCommand(GraphSignal):
     def __init__(self, command: Command[Any]) -> None:
         super().__init__(command)
         self.command = command
+
+
+class RunAbandoned(GraphSignal):
+    """Ends a run whose caller left the stream early; what had finished is stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minigraph.channels import shallow_copy
 from minigraph.context import Scope
 from minigraph.identifiers import timestamp
 from minigraph.records import Checkpoint, Failed, Finished, Paused
@@ -44,8 +45,8 @@ def chunks(kind: str, step: int, payload: Any, modes: Sequence[str]) -> list[tup
 def values(graph: Graph, state: Mapping[str, Any]) -> Any:
     """The whole state, private keys too, in the order the keys were declared."""
     if ROOT in graph.channels:
-        return state.get(ROOT)
-    return {key: state[key] for key in graph.channels if key in state}
+        return shallow_copy(state.get(ROOT))
+    return {key: shallow_copy(state[key]) for key in graph.channels if key in state}
 
 
 def paused_values(graph: Graph, state: Mapping[str, Any], questions: Sequence[Any]) -> Any:
@@ -56,24 +57,28 @@ def paused_values(graph: Graph, state: Mapping[str, Any], questions: Sequence[An
     )
 
 
-def update(result: Finished) -> dict[str, Any]:
+def update(finished: Finished) -> dict[str, Any]:
     """{node: what it wrote}; several writes of one key give a list of dicts; nothing gives None."""
-    chunk: dict[str, Any] = {result.node: written(result.writes)}
-    return {**chunk, "__metadata__": {"cached": True}} if result.cached else chunk
+    chunk: dict[str, Any] = {finished.node: written(finished.writes)}
+    return {**chunk, "__metadata__": {"cached": True}} if finished.cached else chunk
 
 
 def written(writes: Sequence[tuple[str, Any]]) -> Any:
-    """Writes as an update: a dict, a list of dicts where a key comes twice, None where there are none."""
+    """Writes as an update: a dict; where a key comes twice, a dict for each write; None where there are none."""
     if not writes:
         return None
     if writes[0][0] == ROOT:
         return writes[-1][1]
-    parts: list[dict[str, Any]] = [{}]
+    together = dict(writes)
+    return together if len(together) == len(writes) else [{key: value} for key, value in writes]
+
+
+def result(writes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Writes as a task's result: what each key got; {"$writes": [...]} where it got several values."""
+    by_key: dict[str, list[Any]] = {}
     for key, value in writes:
-        if key in parts[-1]:
-            parts.append({})
-        parts[-1][key] = value
-    return parts[0] if len(parts) == 1 else parts
+        by_key.setdefault(key, []).append(value)
+    return {key: found[0] if len(found) == 1 else {"$writes": found} for key, found in by_key.items()}
 
 
 def task(job: Job) -> dict[str, Any]:
@@ -89,22 +94,23 @@ def task(job: Job) -> dict[str, Any]:
 
 def task_result(outcome: Outcome) -> dict[str, Any]:
     """A task that has run: its error, its result, its questions."""
-    result = outcome.result
-    assert result is not None
+    ended = outcome.result
+    assert ended is not None
     return {
-        "id": result.task_id,
-        "name": result.node,
-        "error": outcome.error if isinstance(result, Failed) else None,
-        "result": written(result.writes) or {} if isinstance(result, Finished) else {},
-        "interrupts": [{"value": q.value, "id": q.id} for q in result.open] if isinstance(result, Paused) else [],
+        "id": ended.task_id,
+        "name": ended.node,
+        "error": outcome.error if isinstance(ended, Failed) else None,
+        "result": result(ended.writes) if isinstance(ended, Finished) else {},
+        "interrupts": [{"value": q.value, "id": q.id} for q in ended.open] if isinstance(ended, Paused) else [],
     }
 
 
-def checkpoint(scope: Scope, new: Checkpoint, old: Checkpoint | None) -> dict[str, Any]:
-    """A checkpoint that was made: configuration, values, what is due next."""
+def checkpoint(scope: Scope, new: Checkpoint) -> dict[str, Any]:
+    """A checkpoint: configuration, values, what is due next."""
+    parent = new.parent_id
     return {
         "config": config_of(scope.thread_id, scope.namespace, new.id),
-        "parent_config": None if old is None else config_of(scope.thread_id, scope.namespace, old.id),
+        "parent_config": None if parent is None else config_of(scope.thread_id, scope.namespace, parent),
         "values": values(scope.graph, new.values),
         "metadata": metadata_of(new),
         "next": [t.node for t in new.due],

@@ -12,11 +12,12 @@ import functools
 import os
 import queue
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from minigraph.context import Event, Scope
 from minigraph.effects import Effect, Emit, History, Load, Save, Settle, Start, Stop, Wait
+from minigraph.errors import RunAbandoned
 from minigraph.types import START
 from minigraph.work import Invoke, Job, Outcome, Sleep, Work, failed, work
 
@@ -78,7 +79,7 @@ class ThreadDriver:
             if pool is not None:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def events(self, steps: Generator[Effect, Any, Any]) -> Iterator[Event]:
+    def events(self, steps: Generator[Effect, Any, Any]) -> Generator[Event, None, None]:
         """Runs a generator of effects and yields what it emits."""
         answer: Any = None
         error: BaseException | None = None
@@ -89,12 +90,25 @@ class ThreadDriver:
                 return
             answer = error = None
             if isinstance(effect, Emit):
-                yield effect.event
+                try:
+                    yield effect.event
+                except GeneratorExit:
+                    self._abandon(steps)
+                    raise
                 continue
             try:
                 answer = self._carry_out(effect)
             except BaseException as caught:
                 error = caught
+
+    def _abandon(self, steps: Generator[Effect, Any, Any]) -> None:
+        """Ends a run whose caller left: running tasks are waited for, and what has finished is stored."""
+        try:
+            effect = steps.throw(RunAbandoned())
+            while True:
+                effect = steps.send(None if isinstance(effect, Emit) else self._carry_out(effect))
+        except (StopIteration, RunAbandoned):
+            return
 
     def result(self, steps: Generator[Effect, Any, Any]) -> Any:
         """Runs a generator of effects that emits nothing, and returns what it returns."""
@@ -195,6 +209,7 @@ class AsyncDriver:
         self._items: asyncio.Queue[Item | BaseException] = asyncio.Queue()
         self._tasks: dict[asyncio.Task[None], Job] = {}
         self._saving: asyncio.Task[int] | None = None
+        self._cancelled: asyncio.CancelledError | None = None
         self._loop = asyncio.get_running_loop()
         limit = scope.max_concurrency if scope is not None else None
         self._semaphore = asyncio.Semaphore(limit) if limit else None
@@ -208,10 +223,15 @@ class AsyncDriver:
                 try:
                     effect = steps.send(answer) if error is None else steps.throw(error)
                 except StopIteration:
+                    self._raise_if_cancelled()
                     return
                 answer = error = None
                 if isinstance(effect, Emit):
-                    yield effect.event
+                    try:
+                        yield effect.event
+                    except GeneratorExit:
+                        await self._abandon(steps)
+                        raise
                     continue
                 try:
                     answer = await self._carry_out(effect)
@@ -219,6 +239,15 @@ class AsyncDriver:
                     error = caught
         finally:
             await self._stop()
+
+    async def _abandon(self, steps: Generator[Effect, Any, Any]) -> None:
+        """Ends a run whose caller left: running tasks are cancelled, and what has finished is stored."""
+        try:
+            effect = steps.throw(RunAbandoned())
+            while True:
+                effect = steps.send(None if isinstance(effect, Emit) else await self._carry_out(effect))
+        except (StopIteration, RunAbandoned):
+            return
 
     async def result(self, steps: Generator[Effect, Any, Any]) -> Any:
         """Runs a generator of effects that emits nothing, and returns what it returns."""
@@ -229,6 +258,8 @@ class AsyncDriver:
         return kept[0]
 
     async def _carry_out(self, effect: Effect) -> Any:
+        if not isinstance(effect, Save | Settle | Stop):
+            self._raise_if_cancelled()
         match effect:
             case Start(jobs):
                 for job in jobs:
@@ -257,6 +288,11 @@ class AsyncDriver:
                     thread_id, namespace, before=before, limit=limit, filter=wanted
                 )
         return None
+
+    def _raise_if_cancelled(self) -> None:
+        cancelled, self._cancelled = self._cancelled, None
+        if cancelled is not None:
+            raise cancelled
 
     async def _run(self, job: Job) -> None:
         try:
@@ -326,18 +362,18 @@ class AsyncDriver:
         return found
 
     async def _settle(self) -> None:
-        """Waits for the save that is under way; a cancelled run still waits, so that its outcome is known."""
+        """Waits for the save that is under way. A run that is cancelled meanwhile learns of it at its next effect."""
         if self._saving is None:
             return
         saving, self._saving = self._saving, None
         try:
             await self.asyncio.shield(saving)
-        except self.asyncio.CancelledError:
+        except self.asyncio.CancelledError as error:
             if saving.cancelled():
                 raise
             await self.asyncio.wait([saving])
+            self._cancelled = error
             saving.result()
-            raise
 
 
 def _keep(steps: Generator[Effect, Any, Any], into: list[Any]) -> Generator[Effect, Any, None]:

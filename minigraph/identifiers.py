@@ -19,6 +19,11 @@ def new_checkpoint_id(parent_id: str | None) -> str:
     return f"{stamp:016x}{os.urandom(8).hex()}"
 
 
+def derived_checkpoint_id(owner: str, number: int) -> str:
+    """The id of the checkpoint `number` of a run that stores nothing and may start over."""
+    return f"{number:016x}{_digest(owner)[:16]}"
+
+
 def timestamp() -> str:
     """Now, as ISO 8601 in UTC. A label for people; nothing is ordered by it."""
     return datetime.now(UTC).isoformat()
@@ -32,6 +37,12 @@ def task_id(checkpoint_id: str, node: str, index: int, is_send: bool) -> str:
 def interrupt_id(namespace: str, task: str, index: int) -> str:
     """The id of the question number `index` of a task."""
     return _digest(namespace, task, str(index))
+
+
+def child_namespace(namespace: str, node: str, task: str) -> str:
+    """Where the child graph of a task stores: the parent's namespace and "node:task" ("node" for one with a memory)."""
+    part = f"{node}:{task}" if task else node
+    return f"{namespace}|{part}" if namespace else part
 
 
 def looks_like_answers(value: object) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Sequence, Set
 from typing import Any, Final
 
 import msgspec
 
+from minigraph.branching import Place, asked_below, forked, move_children, questions_at
+from minigraph.channels import copied
 from minigraph.context import Scope
 from minigraph.effects import Effect, Load, Save
 from minigraph.errors import (
@@ -17,8 +19,8 @@ from minigraph.errors import (
     UnknownCheckpointError,
     UnknownInterruptError,
 )
-from minigraph.identifiers import interrupt_id, looks_like_answers, task_id
-from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
+from minigraph.identifiers import looks_like_answers, task_id
+from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Stored, Task, Write
 from minigraph.run import Position, stamp
 from minigraph.step import Stamp, merge
 from minigraph.structure import Graph
@@ -43,17 +45,17 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
         if stored is not None and stored.checkpoint.owner == scope.owner:
             position = yield from _answered(scope, position_of(stored), dict(scope.given), strict=False)
             return position, False
-        return _with_input(scope, stored, given), True
+        return input_position(scope, stored, given), True
     if isinstance(given, Command):
         return (yield from _command(scope, stored, given))
     if given is not None and given is not REPLAY:
-        return _with_input(scope, stored, given), True
+        return input_position(scope, stored, given), True
     if stored is None:
         raise EmptyInputError("there is no input, and nothing is stored to go on from; pass the input as a dict")
     at_head = stored.checkpoint.id == stored.head_id and given is not REPLAY
     if at_head or not stored.checkpoint.due:
         return position_of(stored), False
-    return _forked(scope, stored), False
+    return forked(scope, stored), False
 
 
 def load(scope: Scope, checkpoint_id: str | None) -> Generator[Effect, Any, Stored | None]:
@@ -90,12 +92,12 @@ def position_of(stored: Stored) -> Position:
     return Position(stored.checkpoint, results, stored.revision, stored=stored.checkpoint)
 
 
-def input_position(
-    graph: Graph, stored: Stored | None, given: Any, metadata: dict[str, Any], owner: str = ""
-) -> Position:
+def input_position(scope: Scope, stored: Stored | None, given: Any) -> Position:
     """The position of new input: a checkpoint whose one task is to apply it. Tasks of the old one are dropped."""
+    graph = scope.graph
+    read_update(graph, START, given)  # refused input leaves a stored thread as it was
     base = None if stored is None else stored.checkpoint
-    new = stamp(base)
+    new = stamp(base, scope)
     full = {join.name for join in graph.joins if base and len(base.joins.get(join.name, ())) == len(join.sources)}
     checkpoint = Checkpoint(
         id=new.id,
@@ -104,18 +106,19 @@ def input_position(
         source="input",
         created_at=new.created_at,
         values=graph.initial_values() if base is None else base.values,
-        due=(Task(task_id(new.id, START, 0, True), START, 0, given),),
+        due=(Task(task_id(new.id, START, 0, True), START, 0, _own(given)),),
         joins={} if base is None else {name: seen for name, seen in base.joins.items() if name not in full},
         ran=() if base is None else base.ran,
-        owner=owner,
-        metadata=metadata,
+        owner=scope.owner,
+        metadata=metadata_from(scope),
     )
     revision = 0 if stored is None else stored.revision
     return Position(checkpoint, {}, revision, [NewCheckpoint(checkpoint, base)], stored=base)
 
 
-def _with_input(scope: Scope, stored: Stored | None, given: Any) -> Position:
-    return input_position(scope.graph, stored, given, metadata_from(scope), scope.owner)
+def _own(given: Any) -> Any:
+    """Input with its lists, dicts and sets copied, so that the caller's own are never touched."""
+    return dataclasses.replace(given, update=copied(given.update)) if isinstance(given, Command) else copied(given)
 
 
 def edited(
@@ -126,11 +129,12 @@ def edited(
     new: Stamp,
     *,
     drop_deferred: bool = False,
+    in_order: bool = False,
 ) -> Checkpoint:
-    """The "update" checkpoint that an edit of a stored state makes."""
+    """The "update" checkpoint that an edit of a stored state makes; `in_order`: the edits keep their given order."""
     if drop_deferred:
         base = msgspec.structs.replace(base, deferred=())
-    return merge(graph, base, finished, new, source="update", kept=kept)
+    return merge(graph, base, finished, new, source="update", kept=kept, in_order=in_order)
 
 
 def metadata_from(scope: Scope) -> dict[str, Any]:
@@ -159,14 +163,19 @@ def _command(scope: Scope, stored: Stored | None, command: Command[Any]) -> Open
     if stored is None:
         if command.resume is not UNSET:
             raise UnknownInterruptError(f"thread {scope.thread_id!r} never ran, so no question of it is open")
-        return _with_input(scope, None, command), True
+        return input_position(scope, None, command), True
     position = position_of(stored)
     at_head = stored.checkpoint.id == stored.head_id
     answers: dict[str, Any] = {}
+    places: list[Place] = []
     if command.resume is not UNSET:
-        answers = match_answers(scope, stored, command.resume, closed_too=not at_head)
+        if not at_head and looks_like_answers(command.resume):
+            places = yield from asked_below(scope, scope.namespace, stored.checkpoint.due, command.resume.keys())
+        below = {key for place in places for key in questions_at(place)}
+        answers = match_answers(scope, stored, command.resume, closed_too=not at_head, below=below)
     if not at_head:
-        position = _forked(scope, stored, answers)
+        position = forked(scope, stored, answers)
+        yield from move_children(scope, position, stored.checkpoint, places, answers)
         answers = {}
     if edits:
         _apply_command(scope, position, command)
@@ -193,10 +202,13 @@ def move(position: Position, new: Checkpoint) -> None:
     position.unsaved_results = [(new.id, result) for result in position.results.values()]
 
 
-def match_answers(scope: Scope, stored: Stored, resume: Any, *, closed_too: bool) -> dict[str, Any]:
+def match_answers(
+    scope: Scope, stored: Stored, resume: Any, *, closed_too: bool, below: Set[str] = frozenset()
+) -> dict[str, Any]:
     """Answers by interrupt id. A plain answer belongs to the one open question there is.
 
-    `closed_too` (at an older checkpoint) lets an answered question be answered again, on a branch. Raises
+    `closed_too` (at an older checkpoint) lets an answered question be answered again, on a branch; `below` are the ids
+    of child graphs' questions there. Raises
     UnknownInterruptError for ids of no such question and AmbiguousAnswerError for one answer to several.
     """
     questions: dict[str, Interrupt] = {}
@@ -207,7 +219,7 @@ def match_answers(scope: Scope, stored: Stored, resume: Any, *, closed_too: bool
             questions |= {q.id: q for q in result.asked}
     thread = f"thread {scope.thread_id!r}"
     if looks_like_answers(resume):
-        unknown = tuple(key for key in resume if key not in questions)
+        unknown = tuple(key for key in resume if key not in questions and key not in below)
         if unknown:
             raise UnknownInterruptError(
                 f"{thread}: no open question has id {', '.join(unknown)}; open are"
@@ -264,72 +276,3 @@ def _answered(
         position.unsaved, position.unsaved_results = [], []
         position.stored = position.checkpoint
     return position
-
-
-def _forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) -> Position:
-    """A branch from an older checkpoint: the same state and tasks under new ids.
-
-    A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again.
-    """
-    old = stored.checkpoint
-    checkpoint = branch(old)
-    renamed = dict(zip((task.id for task in old.due), checkpoint.due, strict=True))
-    position = Position(checkpoint, {}, stored.revision, [NewCheckpoint(checkpoint, old)], stored=old)
-    if answers:
-        for result in stored.results:
-            kept = _reanswered(scope, result, renamed[result.task_id].id, answers)
-            position.results[kept.task_id] = kept
-            position.unsaved_results.append((checkpoint.id, kept))
-    return position
-
-
-def branch(old: Checkpoint) -> Checkpoint:
-    """A copy of a checkpoint as its child: the same state and tasks under new ids."""
-    new = stamp(old)
-    return msgspec.structs.replace(
-        old,
-        id=new.id,
-        parent_id=old.id,
-        step=old.step + 1,
-        source="fork",
-        created_at=new.created_at,
-        due=tuple(msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t in old.due),
-    )
-
-
-def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, Any]) -> Result:
-    asked = tuple(Interrupt(q.value, interrupt_id(scope.namespace, new_task, i)) for i, q in enumerate(result.asked))
-    for index, question in enumerate(result.asked):
-        if question.id in answers:
-            given = (*result.answers[:index], answers[question.id])
-            return Paused(new_task, result.node, asked[: index + 1], given)
-    if isinstance(result, Failed):
-        return msgspec.structs.replace(result, task_id=new_task, asked=asked)
-    return msgspec.structs.replace(result, task_id=new_task, asked=asked)
-
-
-def reopen_child(scope: Scope, namespace: str, checkpoint_id: str | None) -> Generator[Effect, Any, None]:
-    """Makes a child graph go on from one of its own checkpoints: a branch there, and its parents' tasks due again.
-
-    Raises UnknownCheckpointError for an unknown checkpoint, and where a parent has moved on from the child's task.
-    """
-    if checkpoint_id is not None:
-        stored: Stored | None = yield Load(scope.thread_id, namespace, checkpoint_id)
-        if stored is None:
-            raise UnknownCheckpointError(
-                f"thread {scope.thread_id!r}, namespace {namespace!r}: there is no checkpoint {checkpoint_id!r}"
-            )
-        position = _forked(dataclasses.replace(scope, namespace=namespace), stored)
-        yield Save(Write(scope.thread_id, namespace, position.revision, tuple(position.unsaved)))
-    while namespace:
-        namespace, _, part = namespace.rpartition("|")
-        node, _, task = part.partition(":")
-        head: Stored | None = yield Load(scope.thread_id, namespace, None)
-        due = () if head is None else tuple(t for t in head.checkpoint.due if t.node == node and task in (t.id, ""))
-        if head is None or not due:
-            raise UnknownCheckpointError(
-                f"thread {scope.thread_id!r}: the parent of {part!r} has moved on and no longer waits for it;"
-                " replay a checkpoint of the parent instead"
-            )
-        removed = tuple((head.checkpoint.id, t.id) for t in due)
-        yield Save(Write(scope.thread_id, namespace, head.revision, removed=removed))

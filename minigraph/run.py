@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +18,13 @@ from minigraph.effects import Effect, Emit, Save, Settle, Start, Stop, Wait
 from minigraph.errors import (
     GraphDrained,
     GraphRecursionError,
+    RunAbandoned,
     StorageError,
     UnknownNodeError,
     UnstorableValueError,
     listing,
 )
-from minigraph.identifiers import new_checkpoint_id, timestamp
+from minigraph.identifiers import derived_checkpoint_id, new_checkpoint_id, timestamp
 from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Result, Task, Write
 from minigraph.step import Stamp, apply_writes, merge, merge_order
 from minigraph.structure import Graph
@@ -44,8 +47,14 @@ class Position:
     """The last checkpoint that is stored, for durability "exit"."""
 
 
-def stamp(parent: Checkpoint | None) -> Stamp:
-    """The id and the time label of a new checkpoint."""
+def stamp(parent: Checkpoint | None, scope: Scope | None = None) -> Stamp:
+    """The id and the time label of a new checkpoint.
+
+    A child run that stores nothing starts over when its parent resumes; its ids are the same then, so that answers
+    find their questions.
+    """
+    if scope is not None and scope.saver is None and scope.owner:
+        return Stamp(derived_checkpoint_id(scope.owner, 0 if parent is None else parent.step + 2), timestamp())
     return Stamp(new_checkpoint_id(None if parent is None else parent.id), timestamp())
 
 
@@ -67,23 +76,29 @@ class Run:
 
     def steps(self) -> Steps:
         """Steps until nothing is due, or the run pauses. Raises what a node, a merge or a saver raised."""
-        yield from self._steps()
+        try:
+            yield from self._steps()
+        except RunAbandoned:
+            yield from self.flush(last=True)
+            raise
         yield from self.flush(last=True)
 
     def announce(self) -> Steps:
         """Shows the checkpoint of new input."""
-        checkpoint, base = self.position.checkpoint, self.position.unsaved[0].previous
-        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, checkpoint, base))
+        checkpoint = self.position.checkpoint
+        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, checkpoint))
 
     def _steps(self) -> Steps:
         if not self.fresh:
-            yield from self._emit("values", lambda: events.values(self.graph, self.position.checkpoint.values))
+            checkpoint = self.position.checkpoint
+            yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, checkpoint))
+            yield from self._emit("values", lambda: events.values(self.graph, checkpoint.values))
         check_before = self.fresh
         while due := self.position.checkpoint.due:
             self._check_nodes(due)
             starting = due[0].node == START
             todo = self._todo(due)
-            if not todo:
+            if not todo and any(isinstance(self.position.results.get(task.id), Paused) for task in due):
                 yield from self._pause(due)
                 return
             if not starting:
@@ -94,7 +109,9 @@ class Run:
             yield from self._step(due, todo)
             if self.paused:
                 return
-            if not starting:
+            if starting:
+                check_before = True
+            else:
                 self.done += 1
                 self.last_nodes = tuple(sorted({task.node for task in due}))
                 if self.scope.after.intersection(task.node for task in due):
@@ -146,7 +163,7 @@ class Run:
 
     def _step(self, due: Sequence[Task], todo: Sequence[Task]) -> Steps:
         position, checkpoint = self.position, self.position.checkpoint
-        if todo[0].node != START:
+        if due[0].node != START:
             yield from self.flush()
         jobs = tuple(
             Job(self.scope, task, checkpoint.values, checkpoint.id, checkpoint.step + 1,
@@ -155,56 +172,59 @@ class Run:
         )  # fmt: skip
         for job in jobs:
             if job.task.node != START:
-                yield from self._emit("task", lambda job=job: events.task(job))
+                yield from self._emit("task", functools.partial(events.task, job))
         for task in due:  # what an earlier call left: finished siblings and open questions are shown again
             result = None if task in todo else position.results.get(task.id)
             if isinstance(result, Paused):
                 yield from self._show_pause(result)
             elif isinstance(result, Finished):
                 finished = msgspec.structs.replace(result, cached=True)
-                yield from self._emit("updates", lambda finished=finished: events.update(finished))
+                yield from self._emit("updates", functools.partial(events.update, finished))
         yield from self._execute(jobs)
         paused = [r for task in due if isinstance(r := position.results[task.id], Paused)]
         if paused:
             yield from self._end_paused(due)
             return
-        try:
-            yield from self._complete(due)
-        except StorageError:
-            raise
-        except Exception as error:
-            yield from self._refuse_step(jobs, error)
-            raise
+        yield from self._complete(due, jobs)
 
     def _execute(self, jobs: tuple[Job, ...]) -> Steps:
         """Runs the jobs and records each result; results of siblings are stored while others still run."""
         running = len(jobs)
+        if not running:
+            return
+        failures: list[tuple[tuple[bool, str, int], BaseException]] = []
         yield Start(jobs)
         try:
             while running:
                 batch = yield Wait()
-                error: BaseException | None = None
-                for item in batch:
-                    if isinstance(item, Event):
-                        yield Emit(item)
-                        continue
-                    running -= 1
-                    yield from self._take(item)
-                    error = error or item.error
-                if error is not None:
-                    raise error
+                running -= yield from self._take_all(batch, failures)
+                if failures:
+                    raise failures[0][1]
                 if running:
                     yield from self.flush()
         except BaseException as error:
             rest = yield Stop()
-            for item in rest:
-                if isinstance(item, Event):
-                    yield Emit(item)
-                else:
-                    yield from self._take(item)
-            if not isinstance(error, StorageError | GeneratorExit):
+            yield from self._take_all(rest, failures)
+            if not isinstance(error, StorageError):
                 yield from self.flush(last=True)
+            if failures and error is failures[0][1]:  # of several failures, the first in merge order is the caller's
+                raise min(failures, key=lambda failure: failure[0])[1] from None
             raise
+
+    def _take_all(
+        self, items: Sequence[Outcome | Event], failures: list[tuple[tuple[bool, str, int], BaseException]]
+    ) -> Generator[Effect, Any, int]:
+        """Takes what came; returns how many jobs ended."""
+        ended = 0
+        for item in items:
+            if isinstance(item, Event):
+                yield Emit(item)
+                continue
+            ended += 1
+            yield from self._take(item)
+            if item.error is not None:
+                failures.append((merge_order(item.job.task), item.error))
+        return ended
 
     def _take(self, outcome: Outcome) -> Steps:
         result = outcome.result
@@ -222,21 +242,31 @@ class Run:
         if not (isinstance(result, Finished) and result.cached):
             yield from self._emit("task_result", lambda: events.task_result(outcome))
 
-    def _complete(self, due: Sequence[Task]) -> Steps:
-        """Merges a finished step into the next checkpoint."""
+    def _complete(self, due: Sequence[Task], jobs: Sequence[Job]) -> Steps:
+        """Merges a finished step into the next checkpoint. A merge that fails leaves the step to be run again."""
         position, old = self.position, self.position.checkpoint
         pairs = [(task, result) for task in due if isinstance(result := position.results[task.id], Finished)]
-        track = self.scope.forward is not None
-        new = merge(self.graph, old, pairs, stamp(old), track_written=track)
+        try:
+            new = merge(self.graph, old, pairs, stamp(old, self.scope))
+        except Exception as error:
+            yield from self._refuse_step(jobs, error)
+            raise
+        before = (list(position.unsaved), dict(position.results))
         position.unsaved.append(NewCheckpoint(new, old, kept_prefixes(self.graph, pairs)))
         position.checkpoint, position.results = new, {}
         if self.scope.durability == "exit":
             position.unsaved_results = []
         elif due[0].node != START or not new.due:
-            yield from self.flush()
+            try:
+                yield from self.flush()
+            except Exception as error:
+                position.checkpoint, (position.unsaved, position.results) = old, before
+                if isinstance(error, UnstorableValueError):
+                    yield from self._refuse_step(jobs, error)
+                raise
         if any(result.writes for _, result in pairs):
             yield from self._emit("values", lambda: events.values(self.graph, new.values))
-        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, new, old))
+        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, new))
 
     def _refuse_step(self, jobs: Iterable[Job], error: Exception) -> Steps:
         """A merge that failed is an error of this step: its tasks stay due and run again."""
@@ -303,9 +333,7 @@ class Run:
     def _emit(self, kind: str, payload: Callable[[], Any]) -> Steps:
         if kind == "checkpoint" and self.scope.saver is None:
             return
-        if events.wanted(kind, self.scope.modes) and (
-            self.scope.forward is None or self.scope.subgraphs or kind == "custom"
-        ):
+        if events.wanted(kind, self.scope.modes):
             step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
             yield Emit(Event(self.scope.path, kind, step, payload()))
 
@@ -313,13 +341,13 @@ class Run:
 def _waits(paused: Paused) -> bool:
     """Whether a paused task has nothing new to go on with: no answer arrived since it paused."""
     own_open = len(paused.asked) > len(paused.answers)
-    return own_open or (bool(paused.inner) and not paused.given)
+    given = {key for key, _ in paused.given}
+    return own_open or (bool(paused.inner) and not any(question.id in given for question in paused.inner))
 
 
 def open_questions(due: Sequence[Task], results: dict[str, Result]) -> tuple[Interrupt, ...]:
-    """The open questions of a step in task order."""
-    ordered = sorted(due, key=merge_order)
-    return tuple(q for task in ordered if isinstance(r := results.get(task.id), Paused) for q in r.open)
+    """The open questions of a step, in the order of its tasks."""
+    return tuple(q for task in due if isinstance(r := results.get(task.id), Paused) for q in r.open)
 
 
 def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) -> dict[str, Any]:
@@ -334,7 +362,7 @@ def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) 
         return checkpoint.values
     writes = [(key, task.node, value) for task, result in finished for key, value in result.writes]
     try:
-        return apply_writes(graph, checkpoint.values, writes, idle=False)
+        return apply_writes(graph, checkpoint.values, writes)
     except Exception:
         return checkpoint.values
 
@@ -392,6 +420,15 @@ def _name_writer(error: UnstorableValueError, write: Write) -> UnstorableValueEr
     ]
     askers = [r.node for _, r in write.results if isinstance(r, Paused)]
     node = ", ".join(dict.fromkeys(writers or askers)) or None
+    given = re.match(r"\$\.arg\.(\w+)(.*)", error.path) if error.key == START else None
+    if given is not None:
+        return UnstorableValueError(
+            f"the input's key {given[1]!r}: {error}",
+            node=START,
+            key=given[1],
+            path=f"${given[2]}",
+            type_name=error.type_name,
+        )
     if node is None:
         return error
     return UnstorableValueError(

@@ -9,11 +9,21 @@ from typing import Any
 import msgspec
 
 from minigraph import events
+from minigraph.branching import branch, reopen_parents
 from minigraph.channels import LastValue
 from minigraph.context import Scope
 from minigraph.effects import Effect, Emit, History, Load, Save, Start, Wait
-from minigraph.errors import InvalidUpdateError, listing, nearest
-from minigraph.opening import branch, edited, fill, input_position, load, metadata_from, move, position_of
+from minigraph.errors import InvalidUpdateError, UnknownCheckpointError, listing, nearest
+from minigraph.identifiers import child_namespace
+from minigraph.opening import (
+    edited,
+    fill,
+    input_position,
+    load,
+    metadata_from,
+    move,
+    position_of,
+)
 from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
 from minigraph.run import Position, live_values, open_questions, stamp, without_untracked
 from minigraph.state import View
@@ -37,6 +47,9 @@ def history(
     scope: Scope, checkpoint_id: str | None, before: str | None, limit: int | None, wanted: Mapping[str, Any]
 ) -> Read:
     """The thread's snapshots, newest first."""
+    for given in (checkpoint_id, before):
+        if given is not None:
+            yield from load(scope, given)  # an unknown id is an error, not an empty history
     found: list[Stored] = yield History(scope.thread_id, scope.namespace, before, limit, wanted)
     if checkpoint_id is not None:
         found = [stored for stored in found if stored.checkpoint.id == checkpoint_id]
@@ -50,7 +63,7 @@ def describe(scope: Scope, stored: Stored, *, live: bool) -> StateSnapshot:
     results = {result.task_id: result for result in stored.results}
     values = live_values(graph, checkpoint, results) if live else checkpoint.values
     due = [t for t in checkpoint.due if not (live and isinstance(results.get(t.id), Finished))]
-    tasks = tuple(_task(task, results.get(task.id), live) for task in checkpoint.due)
+    tasks = tuple(_task(scope, task, results.get(task.id), live) for task in checkpoint.due)
     place = (scope.thread_id, scope.namespace)
     parent = checkpoint.parent_id
     return StateSnapshot(
@@ -76,7 +89,7 @@ def waiting(graph: Graph, checkpoint: Checkpoint) -> list[str]:
     ]
 
 
-def _task(task: Task, result: Result | None, live: bool) -> TaskSnapshot:
+def _task(scope: Scope, task: Task, result: Result | None, live: bool) -> TaskSnapshot:
     interrupts: tuple[Any, ...] = ()
     error = None
     written = None
@@ -85,17 +98,19 @@ def _task(task: Task, result: Result | None, live: bool) -> TaskSnapshot:
     elif isinstance(result, Failed):
         error = f"{result.error_type}({result.message!r})"
     elif isinstance(result, Finished):
-        written = events.written(result.writes) or {}
+        written = events.result(result.writes)
         interrupts = () if live else result.asked
-        if isinstance(written, list):
-            written = {"$writes": written}
     path = ("send", task.index) if task.is_send and task.node != START else ("node", task.node)
-    return TaskSnapshot(task.id, task.node, path, error, interrupts, None, written)
+    return TaskSnapshot(task.id, task.node, path, error, interrupts, _where_child_ran(scope, task, result), written)
 
 
-def child_namespace(namespace: str, node: str, task: str) -> str:
-    """Where the child graph of a task stores: the parent's namespace and "node:task"."""
-    return f"{namespace}|{node}:{task}" if namespace else f"{node}:{task}"
+def _where_child_ran(scope: Scope, task: Task, result: Result | None) -> dict[str, Any] | None:
+    node = scope.graph.nodes.get(task.node)
+    if result is None or node is None or node.child is None or node.child.checkpointer is False:
+        return None
+    stateful = node.child.checkpointer is True
+    namespace = child_namespace(scope.namespace, task.node, "" if stateful else task.id)
+    return events.config_of(scope.thread_id, namespace, None)
 
 
 def _with_children(scope: Scope, shot: StateSnapshot, subgraphs: bool) -> Read:
@@ -106,12 +121,11 @@ def _with_children(scope: Scope, shot: StateSnapshot, subgraphs: bool) -> Read:
         if node is None or task.name == START or task.result is not None:
             tasks.append(task)
             continue
-        namespace = child_namespace(scope.namespace, task.name, task.id)
-        if node.child is not None and node.child.checkpointer is True:
-            namespace = namespace.rpartition(":")[0]
+        stateful = node.child is not None and node.child.checkpointer is True
+        namespace = child_namespace(scope.namespace, task.name, "" if stateful else task.id)
         stored = yield Load(scope.thread_id, namespace, None)
         if stored is None:
-            tasks.append(task)
+            tasks.append(dataclasses.replace(task, state=None))
             continue
         state: Any = events.config_of(scope.thread_id, namespace, None)
         if subgraphs:
@@ -147,11 +161,16 @@ def update(scope: Scope, checkpoint_id: str | None, supersteps: Sequence[Sequenc
     if not supersteps or any(not step for step in supersteps):
         raise InvalidUpdateError("bulk_update_state needs at least one list with at least one StateUpdate in it")
     stored = yield from load(scope, checkpoint_id)
+    if scope.namespace and (stored is None or not scope.graph.nodes):
+        raise UnknownCheckpointError(
+            f"thread {scope.thread_id!r}: no child graph stores in namespace {scope.namespace!r}, or it is"
+            " one that only a node's code knows, which cannot be edited from here"
+        )
     at_head = stored is not None and stored.checkpoint.id == stored.head_id
     position = _new_thread(scope) if stored is None else position_of(stored)
     for updates in supersteps:
-        if stored is None and not position.unsaved and len(updates) == 1 and updates[0].as_node == "__input__":
-            position = input_position(scope.graph, None, updates[0].values, metadata_from(scope))
+        if not position.unsaved and len(updates) == 1 and updates[0].as_node == "__input__":
+            position = input_position(scope, stored, updates[0].values)
             at_head = True
             continue
         yield from _superstep(scope, position, updates, at_head)
@@ -160,6 +179,8 @@ def update(scope: Scope, checkpoint_id: str | None, supersteps: Sequence[Sequenc
         scope.thread_id, scope.namespace, position.revision, tuple(position.unsaved), tuple(position.unsaved_results)
     )
     yield Save(without_untracked(write, scope.graph.untracked))
+    if scope.namespace:
+        yield from reopen_parents(scope, scope.namespace)
     return events.config_of(scope.thread_id, scope.namespace, position.checkpoint.id)
 
 
@@ -191,10 +212,13 @@ def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate],
         result = yield from _as_if_run(scope, old, node, item.values)
         finished.append((task or Task(f"update-{number}", node), result))
     kept = [task for task in old.due if task.id not in consumed] if at_head else []
+    in_order = True
     if not any(not isinstance(position.results.get(task.id), Finished) for task in kept) and consumed:
         finished += [(task, r) for task in kept if isinstance(r := position.results.get(task.id), Finished)]
-        kept = []  # every other task of the step has finished: the step is complete with this update
-    new = edited(graph, base, finished, kept, stamp(old if old.id else None), drop_deferred=not at_head)
+        kept, in_order = [], False  # every other task of the step has finished: the step is complete with this update
+    new = edited(
+        graph, base, finished, kept, stamp(old if old.id else None), drop_deferred=not at_head, in_order=in_order
+    )
     if old.id == "":
         new = msgspec.structs.replace(new, parent_id=None)
     move_from(position, new)

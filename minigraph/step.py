@@ -27,14 +27,15 @@ def merge(
     *,
     source: str = "loop",
     kept: Sequence[Task] = (),
-    track_written: bool = False,
+    in_order: bool = False,
 ) -> Checkpoint:
     """The checkpoint after a step: writes folded in task order, joins advanced, the next tasks listed.
 
-    `kept` are tasks of the old checkpoint that stay due as they are. `track_written` collects what a child graph
-    hands back to its parent. Raises InvalidUpdateError for conflicting writes, and whatever a reducer raises.
+    `kept` are tasks of the old checkpoint that stay due as they are; `in_order` takes the results as they come. In a
+    child graph what was written is collected for its parent. Raises InvalidUpdateError for conflicting writes, and
+    whatever a reducer raises.
     """
-    ordered = sorted(finished, key=lambda pair: merge_order(pair[0]))
+    ordered = list(finished) if in_order else sorted(finished, key=lambda pair: merge_order(pair[0]))
     writes = [(key, task.node, value) for task, result in ordered for key, value in result.writes]
     values = apply_writes(graph, checkpoint.values, writes)
     joins, names, deferred, sends = _arrivals(graph, checkpoint, ordered)
@@ -46,7 +47,7 @@ def merge(
                 del joins[join.name]
         names, deferred = deferred, set()
     written = checkpoint.written
-    if track_written:
+    if checkpoint.owner:
         written += tuple(
             (key, value) for task, result in ordered if task.node != "__start__" for key, value in result.writes
         )

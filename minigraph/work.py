@@ -6,11 +6,15 @@ It yields `Invoke` (call this function) and `Sleep` (wait so long) and returns a
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import random
+import weakref
 from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minigraph.channels import copied
 from minigraph.context import Event, Scope, TaskContext, enter
 from minigraph.errors import (
     GraphInterrupt,
@@ -232,7 +236,7 @@ def _handle(job: Job, node: Node, handler: Callee, context: TaskContext, error: 
 
 def read_input(job: Job, view: View) -> Any:
     """What the task's node is called with: a Send's argument, or its view of the state."""
-    return job.task.payload if job.task.is_send else view.read(job.values, job.remaining)
+    return copied(job.task.payload) if job.task.is_send else view.read(job.values, job.remaining)
 
 
 def failed(
@@ -257,11 +261,26 @@ def failed(
     )
 
 
+_objects: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_counter = itertools.count(1)
+
+
 def cache_namespace(node: Node) -> str:
-    """Where a node's cached results live: the function's place in the code and the node's name."""
+    """Where a node's cached results live: its name and its function.
+
+    A plain function is known by its place in the code; closures and objects are told apart one by one, since what they
+    hold decides what they return.
+    """
     function = node.callee.function
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__name__)
-    return f"{module}.{name}:{node.name}"
+    place = f"{module}.{name}:{node.name}"
+    if inspect.isfunction(function) and function.__closure__ is None:
+        return place
+    owner = getattr(function, "__self__", function)
+    number = _objects.get(owner)
+    if number is None:
+        number = _objects[owner] = next(_counter)
+    return f"{place}:{number}"
 
 
 def cache_key(node: Node, argument: Any) -> Hashable:
@@ -273,7 +292,7 @@ def cache_key(node: Node, argument: Any) -> Hashable:
 
     assert node.cache is not None
     key = argument if node.cache.key_func is None else node.cache.key_func(argument)
-    return key if isinstance(key, str | bytes | int) else Codec(learn=True).encode(key)
+    return key if type(key) in (str, bytes) else Codec(learn=True).encode(key)
 
 
 def _context(job: Job, attempt: int, emit: Callable[[Event], None]) -> TaskContext:
@@ -295,8 +314,7 @@ def _context(job: Job, attempt: int, emit: Callable[[Event], None]) -> TaskConte
 def _paused(job: Job, context: TaskContext, pause: GraphInterrupt) -> Paused:
     own = len(context.asked) > len(context.answers)
     inner = () if own else pause.interrupts
-    keep = {question.id for question in inner}
-    given = tuple((key, value) for key, value in context.given.items() if key in keep)
+    given = tuple(context.given.items())
     return Paused(job.task.id, job.task.node, tuple(context.asked), context.answers, inner, given)
 
 
