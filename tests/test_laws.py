@@ -193,7 +193,7 @@ def test_a_lost_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_replay_without_its_joins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     import msgspec
 
-    forked = opening._forked
+    forked = opening.forked
 
     def forgetful(*arguments: Any) -> Any:
         position = forked(*arguments)
@@ -202,7 +202,7 @@ def test_a_replay_without_its_joins_is_noticed(monkeypatch: pytest.MonkeyPatch) 
         position.unsaved = [msgspec.structs.replace(position.unsaved[0], checkpoint=changed)]
         return position
 
-    monkeypatch.setattr(opening, "_forked", forgetful)
+    monkeypatch.setattr(opening, "forked", forgetful)
     assert broken_by(laws.replay_equals_original).startswith("a replay equals the original")
 
 
