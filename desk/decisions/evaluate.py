@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import cast
 
 from decider import Answers, Decider, Noul, NoulAnswer, QuestionLike
-from decider.calibration import accuracy, expected_calibration_error
+from desk.decisions.figures import Figures, Prediction, figure_of
 from desk.decisions.label import POLICY_QUESTIONS, PolicyQuestion
 from desk.policy import ROUTES, Case, facts, render, same_address
 from desk.routing import QUESTIONS, allow_probability, direct_distribution, policy_probability, route_distribution
@@ -37,25 +37,6 @@ class Item:
     rule: str
     group: str
     question: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What one method said about one item: the probability of each possible label."""
-
-    label: str
-    group: str
-    probabilities: Mapping[str, float]
-
-    @property
-    def best(self) -> str:
-        """Give the most probable label."""
-        return max(self.probabilities, key=lambda option: self.probabilities[option])
-
-    @property
-    def correct(self) -> bool:
-        """Tell whether the most probable label is the true one."""
-        return self.best == self.label
 
 
 class EvaluationFileError(ValueError):
@@ -163,13 +144,10 @@ def report(method: str, predictions: Sequence[Prediction], *, groups: bool) -> I
     """Write the lines about one method: accuracy with its 95% Wilson interval, ECE of the best label, confusion."""
     if not predictions:
         return
-    correct = [each.correct for each in predictions]
-    confidence = [each.probabilities[each.best] for each in predictions]
-    got = accuracy(correct)
-    error = expected_calibration_error(confidence, correct)
+    figure = figure_of(predictions)
     yield (
-        f"{method}: {got.correct} of {got.count} right, {got.share:.3f} [{got.low:.3f}, {got.high:.3f}], "
-        f"mean p {sum(confidence) / len(confidence):.3f}, ECE {error:.3f}"
+        f"{method}: {figure.right} of {figure.count} right, {figure.share:.3f} [{figure.low:.3f}, {figure.high:.3f}], "
+        f"mean p {figure.mean_probability:.3f}, ECE {figure.calibration_error:.3f}"
     )
     confusion = Counter((each.label, each.best) for each in predictions)
     options = predictions[0].probabilities
@@ -203,14 +181,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--limit", type=int, default=None, help="measure the first so many items of each file")
     parser.add_argument("--groups", action="store_true", help="also count by rule, difficulty or core")
+    parser.add_argument("--figures", type=Path, default=None, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
     decider = Decider.load(options.model, provider=options.provider)
+    figures = Figures(decider.manifest.sha256, {})
     for path in options.files:
         items = list(read_items(path, options.split))[: options.limit]
         print(f"{path.name}, {len(items)} items, model {options.model or 'shipped'}, provider {decider.provider}")
-        for method, predictions in measure(decider, items).items():
+        methods = measure(decider, items)
+        for method, predictions in methods.items():
             for line in report(method, predictions, groups=options.groups):
                 print(line)
+        name = f"{path.name.partition('.')[0]}" + (f" ({options.split})" if path.suffix == ".gz" else "")
+        figures.sets[name] = {method: figure_of(found) for method, found in methods.items() if found}
+    if options.figures is not None:
+        options.figures.write_text(figures.to_json(), encoding="utf-8")
 
 
 if __name__ == "__main__":
