@@ -31,6 +31,7 @@ class ChoiceAnswer:
 
 
 Answer: TypeAlias = NoulAnswer | ChoiceAnswer
+"""The answer to one question."""
 
 
 @dataclass(frozen=True, slots=True)

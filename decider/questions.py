@@ -86,7 +86,9 @@ class Choice:
 
 
 Question: TypeAlias = Noul | Choice
+"""A question about a state."""
 QuestionLike: TypeAlias = Noul | Choice | Mapping[str, object]
+"""A question, or its dictionary form with a `type`."""
 
 
 def read_questions(questions: Mapping[str, QuestionLike]) -> dict[str, Question]:

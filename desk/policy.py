@@ -48,6 +48,7 @@ Next step, the first that fits: escalate (P5, P6 or P7 asks for a person); ask_u
 transfer without the new name, a new registration without an address); calculate (only an amount or a number of days \
 is asked); retrieve (only rules or event details are asked); send_email (a permitted action with everything at hand is \
 done and confirmed by mail)."""
+"""The rules P1 to P8 of the desk, as text."""
 
 
 class CaseError(ValueError):

@@ -20,6 +20,7 @@ from typing import Final, Literal, TypeAlias, TypeGuard, cast
 from desk.errors import ThresholdError
 
 Region: TypeAlias = Literal["act", "ask", "escalate"]
+"""What a probability asks for: act alone, ask a person, or hand over."""
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -30,6 +30,7 @@ Kind: TypeAlias = Literal[
     "budget",
     "failed",
 ]
+"""What a result means for the model: `ok`, or why the call did not get through and what it may do next."""
 
 ERROR_KINDS: frozenset[Kind] = frozenset(
     {"invalid_arguments", "temporary", "not_permitted", "unknown_tool", "too_large", "budget", "failed"}

@@ -13,6 +13,7 @@ from tools.smtp import Outcome
 from tools.storage import Database
 
 DeliveryState: TypeAlias = Literal["sending", "sent", "unknown", "failed"]
+"""What is known of a mail: on its way, delivered, nobody can say, or refused."""
 
 _COLUMNS: Final = (
     "thread_id", "call_id", "message_id", "recipient", "subject", "body", "state", "may_retry",

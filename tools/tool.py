@@ -18,6 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from tools.errors import ERROR_KINDS, Kind, ToolDefinitionError
 
 Tier: TypeAlias = Literal["safe", "dangerous"]
+"""Whether a tool only reads, or acts on the world and so needs an approval."""
 
 RESULT_LIMIT: Final = 20_000
 """Characters a result may have unless a tool says otherwise."""
