@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from minigraph.checkpoint.base import Saver
     from minigraph.compiled import CompiledGraph
 
-StateT = TypeVar("StateT")
-ContextT = TypeVar("ContextT")
-InputT = TypeVar("InputT")
-OutputT = TypeVar("OutputT")
+if TYPE_CHECKING:  # defaults of type variables are Python 3.13's; the checkers know them before
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    StateT = TypeVarWithDefault("StateT")
+    ContextT = TypeVarWithDefault("ContextT", default=None)
+    InputT = TypeVarWithDefault("InputT", default=StateT)
+    OutputT = TypeVarWithDefault("OutputT", default=StateT)
+else:
+    StateT, ContextT, InputT, OutputT = map(TypeVar, ("StateT", "ContextT", "InputT", "OutputT"))
 Retry = RetryPolicy | Sequence[RetryPolicy] | None
 Timeout = float | timedelta | TimeoutPolicy | None
 
@@ -62,11 +67,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def __init__(
         self,
-        state_schema: type[StateT] | Any,
-        context_schema: type[ContextT] | Any = None,
+        state_schema: type[StateT],
+        context_schema: type[ContextT] | None = None,
         *,
-        input_schema: type[InputT] | Any = None,
-        output_schema: type[OutputT] | Any = None,
+        input_schema: type[InputT] | None = None,
+        output_schema: type[OutputT] | None = None,
     ) -> None:
         self.state_schema, self.context_schema = state_schema, context_schema
         self.input_schema = input_schema if input_schema is not None else state_schema
