@@ -39,7 +39,9 @@ class Call:
     """One call: what was given, how it ended, what it streamed, and how the thread looked afterwards.
 
     `chunks` holds, between two value chunks, the updates as a sorted tuple; it is empty for a call that failed, whose
-    stream depends on timing. `ended` is "ok", "failed", "refused" (a merge that the keys do not allow) or "limit".
+    stream depends on timing. `values` leaves out ephemeral keys while something is due, where LangGraph's state and
+    its stream contradict each other; `chunks` have them. `ended` is "ok", "failed", "refused" (a merge that the keys
+    do not allow) or "limit".
     """
 
     given: str
@@ -234,7 +236,8 @@ class _Session:
         state = self.graph.get_state(self.config)
         questions = tuple(sorted((plain(q.value) for q in state.interrupts), key=repr))
         due = tuple(sorted(state.next))
-        self.calls.append(Call(given, ended, chunks, plain_state(state.values), due, questions))
+        shown = {key: value for key, value in state.values.items() if key != "flash" or not due}
+        self.calls.append(Call(given, ended, chunks, plain_state(shown), due, questions))
         return True
 
     def update(self, chunk: Mapping[str, Any]) -> Any:

@@ -1,0 +1,115 @@
+"""Random programs give the same on this engine as on LangGraph, and the comparison notices when they do not."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from minigraph import step
+from minigraph.testing import compare, draw_program
+from minigraph.testing.oracle import smaller, static_reason, sweep
+from minigraph.testing.programs import Fork, Input, Join, NodeSpec, Program, Put, RouterSpec
+from minigraph.testing.traces import first_difference, plain
+from minigraph.types import START
+
+needs_langgraph = pytest.mark.skipif(importlib.util.find_spec("langgraph") is None, reason="LangGraph is not installed")
+LOG = (Put("log"), Put("total"))
+
+
+def two_writers() -> Program:
+    """Two nodes of one step append to the same list."""
+    return Program((NodeSpec("z", "write", LOG), NodeSpec("a", "write", LOG)), ((START, "z"), (START, "a")))
+
+
+def joined() -> Program:
+    """A join whose sources finish in different steps."""
+    nodes = tuple(NodeSpec(name, "write", LOG) for name in "abcd")
+    return Program(nodes, ((START, "a"), (START, "b"), ("b", "c")), joins=(Join(("a", "c"), "d"),))
+
+
+@needs_langgraph
+@pytest.mark.parametrize("start", range(0, 150, 50))
+def test_programs_give_the_same(start: int) -> None:
+    table = sweep(range(start, start + 50))
+    assert table.different == []
+    assert table.compared >= 35
+    assert table.calls > 100
+
+
+@needs_langgraph
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(10_000, 12_000, 100))
+def test_more_programs_give_the_same(start: int, request: pytest.FixtureRequest) -> None:
+    if "slow" not in request.config.getoption("markexpr"):
+        pytest.skip("a long sweep: -m slow runs it")
+    assert sweep(range(start, start + 100)).different == []
+
+
+@needs_langgraph
+@pytest.mark.parametrize("program", [two_writers(), joined()], ids=["two writers", "joined"])
+def test_programs_written_by_hand_give_the_same(program: Program) -> None:
+    assert compare(program).outcome == "same"
+
+
+@needs_langgraph
+def test_another_merge_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = step.merge_order
+
+    def reversed_names(task: Any) -> Any:
+        is_send, name, index = order(task)
+        return (is_send, tuple(-ord(letter) for letter in name), index)
+
+    monkeypatch.setattr(step, "merge_order", reversed_names)
+    found = compare(two_writers())
+    assert found.outcome == "different"
+    assert "a:0/" in found.detail
+
+
+@needs_langgraph
+def test_a_lost_join_contribution_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrivals = step._arrivals
+
+    def forgetful(graph: Any, checkpoint: Any, ordered: Any) -> Any:
+        joins, *rest = arrivals(graph, checkpoint, ordered)
+        return ({name: seen[1:] for name, seen in joins.items()}, *rest)
+
+    assert compare(joined()).outcome == "same"
+    monkeypatch.setattr(step, "_arrivals", forgetful)
+    assert compare(joined()).outcome == "different"
+
+
+@needs_langgraph
+def test_a_different_program_is_made_small() -> None:
+    big = draw_program(Random(4), size=8)
+    small = smaller(big, lambda program: len(program.nodes) >= 2)
+    assert len(small.nodes) == 2
+    assert (small.edges, small.routers, small.joins) == ((), (), ())
+
+
+def test_what_langgraph_cannot_speak_for_is_said_before_running() -> None:
+    program = joined()
+    assert static_reason(program) == ""
+    assert static_reason(replace(program, joins=(Join(("a", "d"), "d"),))) == "a join leads to one of its own sources"
+    assert "fork" in static_reason(replace(program, turns=(Input(0), Fork(1, "a", LOG))))
+    failing = RouterSpec("a", "r0", (("b",),), fails_once=True)
+    assert static_reason(replace(program, routers=(failing,))) == "a router fails"
+
+
+def test_programs_come_back_from_their_numbers_and_their_text() -> None:
+    programs = [draw_program(Random(seed)) for seed in range(30)]
+    assert programs == [draw_program(Random(seed)) for seed in range(30)]
+    assert len({repr(program) for program in programs}) == 30
+    kinds = {node.kind for seed in range(200) for node in draw_program(Random(seed)).nodes}
+    assert len(kinds) == 11
+
+
+def test_a_difference_is_found_with_its_place() -> None:
+    assert first_difference((1, (2, 3)), (1, (2, 3))) == ""
+    assert first_difference((1, (2, 3)), (1, (2, 4))) == "trace[1][1]: 3 against 4"
+    assert plain({"s": {"b", "a"}, "t": (1,), "l": [1]}) == (
+        "dict", ("s", ("set", "a", "b")), ("t", ("tuple", 1)), ("l", ("list", 1)),
+    )  # fmt: skip
