@@ -255,7 +255,7 @@ def known() -> Codec:
         Guarded(1),
         [Plain(1), {"a": Record(2)}],
         {Point(1, 2): Colour.RED, Word.YES: 1},
-        defaultdict(Plain, {"a": Plain(1)}),
+        defaultdict(Plain, {"a": Plain(1)}),  # type: ignore[arg-type]  # a class that cannot be called without arguments
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -336,7 +336,7 @@ def test_a_class_may_gain_fields_and_a_missing_one_is_an_error() -> None:
 
 def test_register_passes_over_what_is_known_anyway_and_refuses_what_has_no_form() -> None:
     codec = Codec()
-    codec.register(int, list, dict, tuple, datetime, Decimal, Send, list[int])  # type: ignore[arg-type]
+    codec.register(int, list, dict, tuple, datetime, Decimal, Send, list[int])
     codec.register(Plain)
     codec.register(Plain)
 
@@ -345,7 +345,7 @@ def test_register_passes_over_what_is_known_anyway_and_refuses_what_has_no_form(
 
     for kind in (Opaque, ValueError, threading.Lock):
         with pytest.raises(TypeError):
-            codec.register(kind)  # type: ignore[arg-type]
+            codec.register(kind)
     with pytest.raises(TypeError, match="exactly one class"):
         codec.register(Plain, Point, name="x")
 
@@ -470,7 +470,7 @@ def test_pydantic_models_come_back_without_validation() -> None:
         y: str = "y"
         _secret: Any = pydantic.PrivateAttr(default=1)
 
-        @pydantic.field_validator("x")
+        @pydantic.field_validator("x")  # type: ignore[untyped-decorator]  # imported at run time
         @classmethod
         def check(cls, value: int) -> int:
             assert value >= 0
@@ -518,7 +518,7 @@ def test_arrays_come_back_bit_by_bit() -> None:
 
 def test_registering_from_many_threads() -> None:
     codec = Codec(learn=True)
-    kinds = [enum.Enum(f"Kind{number}", ["A"]) for number in range(40)]
+    kinds: list[Any] = [enum.Enum(f"Kind{number}", ["A"]) for number in range(40)]
     failures: list[BaseException] = []
 
     def work() -> None:

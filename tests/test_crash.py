@@ -66,7 +66,7 @@ def test_random_programs_survive_every_crash() -> None:
 
 @pytest.mark.slow
 def test_many_programs_survive_every_crash(request: pytest.FixtureRequest) -> None:
-    if "slow" not in request.config.getoption("markexpr"):
+    if "slow" not in str(request.config.getoption("markexpr")):
         pytest.skip("a long sweep: -m slow runs it")
     for program in terminating(200, start=5_000, failing_routers=True):
         sweep(program)
@@ -115,8 +115,12 @@ def test_a_node_that_depends_on_the_past_is_noticed() -> None:
     calls: list[int] = []
 
     def graph(saver: Saver) -> CompiledGraph:
+        def count(state: Any) -> dict[str, Any]:
+            calls.append(1)
+            return {"log": [len(calls)]}
+
         builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
-        builder.add_node("count", lambda state: calls.append(1) or {"log": [len(calls)]})
+        builder.add_node("count", count)
         builder.add_edge(START, "count")
         return builder.compile(saver)
 

@@ -27,7 +27,7 @@ def layout(limits: Limits = LIMITS) -> Layout:
 
 
 def test_one_row_worked_out_by_hand() -> None:
-    questions = {"n": Noul("c"), "c": Choice({"a": None, "b": "d d"}, "c d")}
+    questions: dict[str, Noul | Choice] = {"n": Noul("c"), "c": Choice({"a": None, "b": "d d"}, "c d")}
     (row,) = layout().encode("a b", questions).rows
     expected = [
         # token, position, question, option

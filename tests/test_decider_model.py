@@ -133,7 +133,7 @@ def test_names_of_questions_do_not_matter(decider: Decider) -> None:
 def test_order_of_options_does_not_matter(decider: Decider) -> None:
     intent = QUESTIONS["intent"]
     assert isinstance(intent, Choice)
-    turned = Choice(dict(reversed(intent.criteria.items())), intent.instructions)
+    turned = Choice(dict(reversed(list(intent.criteria.items()))), intent.instructions)
     left, right = (decider.decide(STATE, {"q": question}).choices["q"] for question in (intent, turned))
     assert left.probabilities == pytest.approx(right.probabilities, abs=TOLERANCE)
     assert left.logits == pytest.approx(right.logits, abs=TOLERANCE)

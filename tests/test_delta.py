@@ -47,7 +47,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     for _ in range(draw(st.integers(1, 5))):
         state = dict(state)
         for key in list(state):
-            value = state[key]
+            value: Any = state[key]
             match draw(st.sampled_from(["keep", "keep", "grow", "shrink", "replace", "drop", "move"])):
                 case "grow" if type(value) is list:
                     state[key] = value + draw(items)

@@ -7,13 +7,15 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from desk.decisions.ask import Asker, canonical, question_bank, truths
 from desk.decisions.compose import Plan, Sample, compose
 from desk.decisions.draw import share
-from desk.decisions.evaluate import EvaluationFileError, Prediction, read_items, report
+from desk.decisions.evaluate import EvaluationFileError, read_items, report
+from desk.decisions.figures import Prediction
 from desk.decisions.generate import GenerationError, check_sample, main, samples
 from desk.decisions.label import INTENTS, Intent, PolicyQuestion, Reading, label, may_send, policy_answer
 from desk.decisions.pools import SLOTS, SPLITS, PoolError, Pools, load_pools, plain
@@ -38,7 +40,7 @@ def case(
     return Case(TODAY, event, registration if record else None, "I am at i@example.org." if address else "Hello.")
 
 
-def known(days: int = 20, **changes: bool | int) -> Facts:
+def known(days: int = 20, **changes: Any) -> Facts:
     return facts(case(days, **changes))
 
 

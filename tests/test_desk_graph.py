@@ -345,7 +345,10 @@ def test_a_model_that_calls_tools_for_ever_ends_as_a_failure(path: Path) -> None
 
 
 def test_a_reply_with_too_many_calls_runs_the_first_ones(path: Path) -> None:
-    many = calls(*[(f"c{n}", "calculate", {"expression": f"{n}+1"}) for n in range(12)])
+    made: list[tuple[str, str, dict[str, object]]] = [
+        (f"c{n}", "calculate", {"expression": f"{n}+1"}) for n in range(12)
+    ]
+    many = calls(*made)
     with Desk.open(path, provider=ScriptedProvider([many, says("Done.")]), decider=ScriptedDecider(ASK)) as desk:
         desk.ask("What are the rules?", registration="R101", thread="t")
         assert [kind for _, kind in results(desk)] == ["ok"] * 8 + ["budget"] * 4
@@ -670,7 +673,8 @@ def test_of_two_reviewers_at_once_one_wins_and_one_mail_goes_out(path: Path) -> 
     decider = ScriptedDecider(CANCEL, allow=0.6)
     with Desk.open(path, decider=decider) as desk:
         cancels(desk)
-    barrier, outcomes = threading.Barrier(2), []
+    barrier = threading.Barrier(2)
+    outcomes: list[str | None] = []
 
     def answer(verdict: dict[str, object]) -> None:
         with Desk.open(path, decider=decider) as desk:

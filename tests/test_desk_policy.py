@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from desk.policy import Case, CaseError, Event, Facts, Registration, addresses_in, facts, render, same_address
+from desk.policy import Case, CaseError, Event, Facts, Registration, Status, addresses_in, facts, render, same_address
 
 TODAY = date(2026, 3, 2)
 VECTORS = Path("/work/shared/data/email_address_vectors.jsonl")
@@ -26,7 +26,7 @@ def case(
     request: str = "Hello.",
 ) -> Case:
     event = Event("E1", "Weaving", "Turin", TODAY + timedelta(days=days), seats, taken, remote, 300)
-    place = "confirmed" if status == "confirmed" else "waitlisted"
+    place: Status = "confirmed" if status == "confirmed" else "waitlisted"
     registration = Registration("Ida Moe", "ida.moe@example.org", place, paid) if record else None
     return Case(TODAY, event, registration, request)
 

@@ -18,6 +18,7 @@ from minigraph import (
     START,
     CachePolicy,
     Command,
+    CompiledGraph,
     RetryPolicy,
     RunControl,
     Runtime,
@@ -39,6 +40,7 @@ from minigraph.errors import (
     UnknownTargetError,
     UnstorableValueError,
 )
+from minigraph.types import Durability
 
 T = thread()
 
@@ -211,7 +213,8 @@ def test_a_step_that_cannot_be_merged_can_be_looked_at_edited_and_repeated(run: 
     values = {"a": 1, "b": 2}
     nodes = {name: lambda s, name=name: {"value": values[name]} if values[name] else None for name in "ab"}
     graph = build(nodes, fan("a", "b"), saver)
-    for given in ({}, None):
+    inputs: tuple[Any, ...] = ({}, None)
+    for given in inputs:
         with pytest.raises(InvalidUpdateError, match="'value'"):
             run.invoke(graph, given, T)
         assert run.state(graph, T).next == ("a", "b")
@@ -256,6 +259,7 @@ class Refused(ConnectionError):
 
 
 def test_by_default_connection_and_time_out_errors_are_retried_and_nothing_else() -> None:
+    error: Exception
     for error in (ConnectionError(), Refused(), ConnectionResetError(), TimeoutError()):
         assert build({"f": failing(1, error)}, chain("f"), options=quick()).invoke({})["log"] == [2]
     for error in (
@@ -666,7 +670,7 @@ def test_a_drain_in_the_last_step_changes_nothing(run: Sync) -> None:
 # ------------------------------------------------------------------ cancellation
 
 
-def cancelled(saver: Saver | None, durability: str = "sync") -> tuple[Any, Counter[str]]:
+def cancelled(saver: Saver | None, durability: Durability = "sync") -> tuple[Any, Counter[str]]:
     """A graph whose run was cancelled while "slow" was running and "fast" had finished."""
     runs: Counter[str] = Counter()
 
@@ -695,7 +699,9 @@ def cancelled(saver: Saver | None, durability: str = "sync") -> tuple[Any, Count
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_cancelling_keeps_the_finished_sibling_and_says_which_was_cancelled(saver: Saver, durability: str) -> None:
+def test_cancelling_keeps_the_finished_sibling_and_says_which_was_cancelled(
+    saver: Saver, durability: Durability
+) -> None:
     graph, runs = cancelled(saver, durability)
     state = graph.get_state(T)
     assert state.next == ("slow",)
@@ -870,7 +876,7 @@ def test_of_two_runs_in_one_loop_one_wins_and_the_other_leaves_no_trace() -> Non
 
 def test_a_run_that_was_overtaken_stops_at_its_next_step() -> None:
     saver = InMemorySaver()
-    graph = build(
+    graph: CompiledGraph = build(
         {"n": lambda s: graph.update_state(T, {"log": ["other"]}, as_node="m") and None, "m": say("m")},
         chain("n", "m"),
         saver,

@@ -108,9 +108,8 @@ def test_a_loop_asks_until_the_answer_will_do(run: Sync) -> None:
         return {"log": [answer]}
 
     graph = build({"n": node}, chain("n"), InMemorySaver())
-    shown = [
-        run.invoke(graph, given, T)["__interrupt__"][0].value for given in ({}, Command(resume="x"), Command(resume=-1))
-    ]
+    inputs: list[Any] = [{}, Command(resume="x"), Command(resume=-1)]
+    shown = [run.invoke(graph, given, T)["__interrupt__"][0].value for given in inputs]
     assert shown == ["age?", "'x' is no age", "-1 is no age"]
     assert run.invoke(graph, Command(resume=7), T)["log"] == [7]
 
@@ -445,7 +444,8 @@ def test_a_node_and_its_router_ask_one_after_the_other(run: Sync) -> None:
         InMemorySaver(),
         routers=[("a", lambda s: interrupt("router"))],
     )
-    shown = [run.invoke(graph, given, T)["__interrupt__"][0].value for given in ({}, Command(resume=1))]
+    inputs: list[Any] = [{}, Command(resume=1)]
+    shown = [run.invoke(graph, given, T)["__interrupt__"][0].value for given in inputs]
     assert shown == ["node", "router"]
     assert run.invoke(graph, Command(resume="b"), T)["log"] == [("node", 1), "b"]
 
@@ -597,14 +597,16 @@ def test_a_breakpoint_can_be_passed_with_any_answer(run: Sync) -> None:
 
 def test_breakpoints_after_every_node_stop_once_each(run: Sync) -> None:
     graph = build(words("a b c"), chain(*"abc"), InMemorySaver(), interrupt_after="*", interrupt_before=["b"])
-    logs = [run.invoke(graph, given, T)["log"] for given in ({}, None, None, None)]
+    inputs: list[Any] = [{}, None, None, None]
+    logs = [run.invoke(graph, given, T)["log"] for given in inputs]
     assert logs == [["a"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
     assert run.state(graph, T).next == ()
 
 
 def test_breakpoints_before_every_node_stop_once_each(run: Sync) -> None:
     graph = build(words("a b"), chain(*"ab"), InMemorySaver(), interrupt_before="*")
-    assert [run.invoke(graph, given, T)["log"] for given in ({}, None, None, None)] == [
+    inputs: list[Any] = [{}, None, None, None]
+    assert [run.invoke(graph, given, T)["log"] for given in inputs] == [
         [],
         ["a"],
         ["a", "b"],
@@ -646,7 +648,8 @@ def test_a_breakpoint_in_a_loop_stops_each_time(run: Sync) -> None:
         interrupt_before=["a"],
         routers=[("a", lambda s: END if len(s["log"]) > 2 else "a")],
     )
-    assert [len(run.invoke(graph, given, T)["log"]) for given in ({}, None, None, None)] == [0, 1, 2, 3]
+    inputs: list[Any] = [{}, None, None, None]
+    assert [len(run.invoke(graph, given, T)["log"]) for given in inputs] == [0, 1, 2, 3]
 
 
 def test_a_breakpoint_stops_a_run_without_a_saver_too(run: Sync) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph, opening, step
+from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph, branching, opening, step
 from minigraph.channels import EphemeralValue
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
 from minigraph.records import Stored, Write
@@ -48,7 +48,10 @@ from minigraph.testing.traces import async_stream, sync_stream
 EXAMPLES = int(os.environ.get("MINIGRAPH_LAW_EXAMPLES", "40"))
 """How many programs each law sees; more with the environment variable or with -m slow."""
 QUICK = settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES == 40, suppress_health_check=list(HealthCheck)
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=EXAMPLES == 40,
+    suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]  # hypothesis leaves its metaclass untyped
 )
 LOG = (Put("log"), Put("total"))
 
@@ -99,7 +102,7 @@ def test_memory_and_file_give_the_same(program: Program) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 1000, 100))
 def test_every_law_on_many_programs(start: int, request: pytest.FixtureRequest) -> None:
-    if "slow" not in request.config.getoption("markexpr"):
+    if "slow" not in str(request.config.getoption("markexpr")):
         pytest.skip("a long sweep: -m slow runs it")
     for seed in range(start, start + 100):
         program = draw_program(Random(seed))
@@ -132,9 +135,11 @@ def test_another_hash_seed_gives_the_same(hash_seed: str) -> None:
 def test_threads_that_finish_in_another_order_give_the_same() -> None:
     nodes = tuple(NodeSpec(name, "write", (*LOG, Put("text"), Put("table"))) for name in "abcd")
     program = Program(nodes, tuple((START, name) for name in "abcd"))
-    traces = [
-        run(program, delay=lambda name, order=order: 0.004 * order.index(name)) for order in ("abcd", "dcba", "cadb")
-    ]
+
+    def delayed(order: str) -> Callable[[str], float]:
+        return lambda name: 0.004 * order.index(name)
+
+    traces = [run(program, delay=delayed(order)) for order in ("abcd", "dcba", "cadb")]
     assert traces[0] == traces[1] == traces[2]
     assert dict(traces[0].end[0])["text"] == "((((" + "a0)b0)c0)d0)"
     assert run(program, stream=async_stream, delay=lambda name: 0.004 * "dbca".index(name)) == traces[0]
@@ -193,7 +198,7 @@ def test_a_lost_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_replay_without_its_joins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     import msgspec
 
-    forked = opening.forked
+    forked = branching.forked
 
     def forgetful(*arguments: Any) -> Any:
         position = forked(*arguments)
@@ -240,7 +245,7 @@ def test_a_history_can_be_checked_for_any_graph() -> None:
 
 
 def test_a_schedule_decides_who_finishes_first() -> None:
-    graph = graph_of(**{name: (lambda state, name=name: {"log": [name]}) for name in "abc"})
+    graph = graph_of(None, **{name: (lambda state, name=name: {"log": [name]}) for name in "abc"})
 
     def order(*numbers: int) -> list[str]:
         return [next(iter(chunk)) for chunk in Schedule(numbers).stream(graph, {"log": []})]

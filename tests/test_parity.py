@@ -44,7 +44,7 @@ def test_programs_give_the_same(start: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(10_000, 12_000, 100))
 def test_more_programs_give_the_same(start: int, request: pytest.FixtureRequest) -> None:
-    if "slow" not in request.config.getoption("markexpr"):
+    if "slow" not in str(request.config.getoption("markexpr")):
         pytest.skip("a long sweep: -m slow runs it")
     assert sweep(range(start, start + 100)).different == []
 

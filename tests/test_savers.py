@@ -497,7 +497,7 @@ def test_a_cancelled_write_ends_before_the_cancellation_is_felt(tmp_path: Path) 
         asyncio.run(work())
 
 
-def in_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
+def in_threads(count: int, work: Callable[[int], object]) -> list[BaseException]:
     failures: list[BaseException] = []
 
     def guarded(number: int) -> None:
@@ -708,7 +708,7 @@ def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         saver = SqliteSaver(tmp_path / "x.db")
-        assert in_threads(4, lambda number: Thread(saver, f"t{number}").add({}) and None) == []
+        assert in_threads(4, lambda number: Thread(saver, f"t{number}").add({})) == []
         saver.close()
         saver.close()
         gc.collect()

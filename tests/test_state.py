@@ -258,7 +258,7 @@ def test_keys_declared_twice_must_agree() -> None:
         (plain, added),
         (added, other),
         (other, keyed(k=Annotated[list, lambda a, b: b])),
-    ):  # type: ignore[misc]
+    ):
         with pytest.raises(GraphDefinitionError, match="'k'"):
             StateGraph(first, input_schema=second)
 
@@ -407,7 +407,7 @@ def test_only_the_first_parameter_says_what_a_node_reads() -> None:
 
 def test_a_state_class_local_to_a_function_keeps_its_reducers_with_postponed_annotations() -> None:
     class Local(TypedDict):
-        items: Annotated[list, operator.add]
+        items: Annotated[list[Any], operator.add]
 
     def node(state: Local) -> Local:
         return {"items": ["n"]}
@@ -418,7 +418,7 @@ def test_a_state_class_local_to_a_function_keeps_its_reducers_with_postponed_ann
 @pytest.mark.parametrize("key", ["__interrupt__", "__root__x__", "__start__"])
 def test_reserved_keys_are_refused(key: str) -> None:
     with pytest.raises(GraphDefinitionError, match="reserved"):
-        StateGraph(TypedDict("state", {key: int}))  # type: ignore[misc]
+        StateGraph(TypedDict("state", {key: int}))  # type: ignore[operator]  # the key is known at run time
 
 
 def test_a_node_may_have_the_name_of_a_state_key() -> None:
@@ -435,7 +435,7 @@ def show(key: str) -> Any:
 def test_an_ephemeral_key_lives_for_one_step() -> None:
     class State(TypedDict, total=False):
         e: Annotated[str, EphemeralValue]
-        log: Annotated[list, operator.add]
+        log: Annotated[list[Any], operator.add]
 
     graph = build({"a": lambda s: {"e": "x"}, "b": show("e"), "c": show("e")}, chain("a", "b", "c"), state=State)
     assert graph.invoke({}) == {"log": ["x", None]}
@@ -459,7 +459,7 @@ def test_guarded_and_unguarded_ephemeral_keys() -> None:
 def test_an_untracked_key_lives_with_the_run_and_is_never_stored() -> None:
     class State(TypedDict, total=False):
         u: Annotated[Any, UntrackedValue]
-        log: Annotated[list, operator.add]
+        log: Annotated[list[Any], operator.add]
 
     opened = object()  # could not be stored
     nodes = {
@@ -478,7 +478,7 @@ def test_an_untracked_key_of_a_paused_step_is_not_stored_either() -> None:
 
     class State(TypedDict, total=False):
         u: Annotated[Any, UntrackedValue]
-        log: Annotated[list, operator.add]
+        log: Annotated[list[Any], operator.add]
 
     graph = build(
         {"a": lambda s: {"u": object(), "log": ["a"]}, "q": lambda s: {"log": [interrupt("q")]}},
@@ -494,7 +494,7 @@ def test_topics_flatten_and_last_or_accumulate() -> None:
     class State(TypedDict, total=False):
         once: Annotated[list[int], Topic(int)]
         ever: Annotated[list[int], Topic(int, accumulate=True)]
-        log: Annotated[list, operator.add]
+        log: Annotated[list[Any], operator.add]
 
     def read(s: Any) -> dict[str, Any]:
         return {"log": [(s.get("once"), s.get("ever"))]}
@@ -508,7 +508,7 @@ def test_remaining_steps_count_down_to_the_last_step() -> None:
     class State(TypedDict, total=False):
         left: RemainingSteps
         last: IsLastStep
-        log: Annotated[list, operator.add]
+        log: Annotated[list[Any], operator.add]
 
     read = lambda s: {"log": [(s["left"], s["last"])]}  # noqa: E731
     graph = build(dict.fromkeys("abc", read), chain(*"abc"), state=State)
@@ -548,7 +548,9 @@ def test_the_same_id_twice_in_one_write_keeps_the_last() -> None:
 
 
 def test_messages_are_removed_one_by_one_or_all_at_once() -> None:
-    drop = lambda key: {"role": "remove", "id": key}  # noqa: E731
+    def drop(key: str) -> dict[str, Any]:
+        return {"role": "remove", "id": key}
+
     two = [user("a", "1"), user("b", "2")]
     assert add_messages(two, drop("1")) == [user("b", "2")]
     assert add_messages(two, [user("x", "9"), drop(REMOVE_ALL_MESSAGES), user("c", "3")]) == [user("c", "3")]
@@ -597,7 +599,7 @@ def test_send_attributes_are_no_state_keys() -> None:
     class State(TypedDict, total=False):
         node: str
         arg: int
-        log: Annotated[list, operator.add]
+        log: Annotated[list[Any], operator.add]
 
     out = build({"a": lambda s: Send("b", 3), "b": lambda x: {"log": [x]}}, chain("a"), state=State).invoke({})
     assert out == {"log": [3]}

@@ -177,7 +177,8 @@ def test_path_maps(run: Sync, answer: Any, targets: Any, expected: str) -> None:
 
 def test_a_literal_hint_is_a_path_map(run: Sync) -> None:
     def router(s: Any) -> Literal["b"]:
-        return s["value"]
+        target: Literal["b"] = s["value"]
+        return target
 
     graph = build(words("a b c"), [(START, "a")], routers=[("a", router)])
     assert run.invoke(graph, {"value": "b"})["log"] == ["a", "b"]
@@ -245,7 +246,8 @@ def test_a_router_from_start_sees_the_input(run: Sync) -> None:
 
 def test_a_router_may_ask_for_the_config_and_the_runtime() -> None:
     def router(s: Any, config: RunnableConfig, runtime: Runtime[str]) -> str:
-        return config["configurable"]["where"] + runtime.context
+        where: str = config.get("configurable", {})["where"]
+        return where + runtime.context
 
     graph = build(words("a bc"), [(START, "a")], routers=[("a", router)])
     assert graph.invoke({}, {"configurable": {"where": "b"}}, context="c")["log"] == ["a", "bc"]
@@ -289,9 +291,13 @@ def test_results_of_sends_come_in_their_order_after_those_of_nodes(run: Sync) ->
 
 
 def test_sends_of_several_tasks_are_ordered_by_their_senders(run: Sync) -> None:
+    def slow(s: Any) -> Command[str]:
+        time.sleep(0.02)
+        return Command(goto=Send("w", "a1"))
+
     nodes = {
         "z": lambda s: [Command(goto=[Send("w", "z1"), Send("w", "z2")])],
-        "a": lambda s: (time.sleep(0.02), Command(goto=Send("w", "a1")))[1],
+        "a": slow,
         "w": lambda x: {"log": [x]},
     }
     assert log(run, nodes, fan("z", "a")) == ["a1", "z1", "z2"]
@@ -441,7 +447,9 @@ def test_nodes_get_what_they_name() -> None:
     def node(s: Any, config: RunnableConfig, writer: Any, runtime: Runtime[Any]) -> dict[str, Any]:
         writer("chunk")
         info = runtime.execution_info
-        return {"value": (config["configurable"]["thread_id"], runtime.context, info.thread_id, info.node_attempt)}
+        return {
+            "value": (config.get("configurable", {})["thread_id"], runtime.context, info.thread_id, info.node_attempt)
+        }
 
     graph = build({"n": node}, chain("n"), InMemorySaver())
     chunks = list(graph.stream({}, thread("x"), context="c", stream_mode=["custom", "values"]))
@@ -514,7 +522,11 @@ def test_context_is_coerced_to_its_schema() -> None:
 
 
 def test_one_compiled_graph_serves_many_threads_at_once(run: Sync) -> None:
-    graph = build({"n": lambda s: (time.sleep(0.005), {"log": [s["value"]]})[1]}, chain("n"), InMemorySaver())
+    def node(s: Any) -> dict[str, Any]:
+        time.sleep(0.005)
+        return {"log": [s["value"]]}
+
+    graph = build({"n": node}, chain("n"), InMemorySaver())
     found: dict[int, Any] = {}
     workers = [
         threading.Thread(target=lambda i=i: found.update({i: run.invoke(graph, {"value": i}, thread(str(i)))["log"]}))

@@ -362,7 +362,7 @@ def test_a_stream_that_is_never_read_does_nothing() -> None:
 
 def test_the_runs_settings_can_be_reached_from_anywhere_in_a_node(run: Sync) -> None:
     def node(s: Any) -> dict[str, Any]:
-        return {"log": [get_config()["configurable"]["thread_id"], get_runtime().context]}
+        return {"log": [get_config().get("configurable", {})["thread_id"], get_runtime().context]}
 
     assert run.invoke(build({"a": node}, chain("a"), InMemorySaver()), {}, T, context="c")["log"] == ["t", "c"]
 

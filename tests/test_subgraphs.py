@@ -200,9 +200,8 @@ def test_a_question_before_and_after_a_call(run: Sync) -> None:
         return {"log": [first, *middle, interrupt("last")]}
 
     graph = build({"n": node}, chain("n"), InMemorySaver())
-    shown = [
-        run.invoke(graph, given, T)["__interrupt__"][0].value for given in ({}, Command(resume=1), Command(resume=2))
-    ]
+    inputs: list[Any] = [{}, Command(resume=1), Command(resume=2)]
+    shown = [run.invoke(graph, given, T)["__interrupt__"][0].value for given in inputs]
     assert shown == ["first", "inner", "last"]
     assert run.invoke(graph, Command(resume=3), T)["log"] == [1, ("inner", 2), 3]
 
@@ -283,9 +282,8 @@ def test_a_question_deep_inside_reaches_the_caller_and_its_answer_the_question(
 def test_two_questions_in_one_child_in_turn(run: Sync) -> None:
     child = build({"q": lambda s: {"log": [interrupt("x"), interrupt("y")]}, "p": ask("z")}, chain("q", "p"))
     graph = build({"child": child}, chain("child"), InMemorySaver())
-    shown = [
-        run.invoke(graph, given, T)["__interrupt__"][0].value for given in ({}, Command(resume=1), Command(resume=2))
-    ]
+    inputs: list[Any] = [{}, Command(resume=1), Command(resume=2)]
+    shown = [run.invoke(graph, given, T)["__interrupt__"][0].value for given in inputs]
     assert shown == ["x", "y", "z"]
     assert run.invoke(graph, Command(resume=3), T)["log"] == [1, 2, ("z", 3)]
 
@@ -390,10 +388,8 @@ def test_a_child_can_be_answered_under_every_durability(run: Sync, saver: Saver,
     runs: list[Any] = []
     child = build({"c": say("c", runs), "q": ask("q"), "p": ask("p")}, chain("c", "q", "p"))
     graph = build({"child": nest(child, 1)}, chain("child"), saver)
-    shown = [
-        run.invoke(graph, given, T, durability=durability)["__interrupt__"][0].value
-        for given in ({}, Command(resume=1))
-    ]
+    inputs: list[Any] = [{}, Command(resume=1)]
+    shown = [run.invoke(graph, given, T, durability=durability)["__interrupt__"][0].value for given in inputs]
     assert shown == ["q", "p"]
     assert run.invoke(graph, Command(resume=2), T, durability=durability)["log"] == ["c", ("q", 1), ("p", 2)]
     assert runs == ["c"]

@@ -63,7 +63,10 @@ def test_history_limit_before_and_filter(run: Sync, saver: Saver) -> None:
     graph = build(words("a b"), chain("a", "b"), saver)
     run.invoke(graph, {}, T)
     everything = run.history(graph, T)
-    steps = lambda **options: [s.metadata["step"] for s in run.history(graph, T, **options)]  # noqa: E731
+
+    def steps(**options: Any) -> list[int]:
+        return [s.metadata["step"] for s in run.history(graph, T, **options)]
+
     assert [len(steps(limit=n)) for n in (0, 1, 99)] == [0, 1, 4]
     assert steps(limit=2) == [2, 1]
     assert steps(before=everything[1].config) == [0, -1]
@@ -471,7 +474,8 @@ def test_several_updates_in_one_call_are_steps_in_one_transaction(saver: Saver) 
     with pytest.raises(InvalidUpdateError):
         graph.bulk_update_state(T, [[StateUpdate({"log": ["z"]}, "c")], [StateUpdate({"nope": 1}, "b")]])
     assert len(sources(graph, T)) == 2
-    for wrong in ([], [[]]):
+    empty: tuple[list[list[StateUpdate]], ...] = ([], [[]])
+    for wrong in empty:
         with pytest.raises(InvalidUpdateError, match="at least one"):
             graph.bulk_update_state(T, wrong)
 
@@ -607,7 +611,8 @@ def test_a_replay_of_a_failed_step_can_succeed(run: Sync) -> None:
 def test_a_thread_id_is_a_non_empty_str(run: Sync, wrong: Any) -> None:
     runs: list[Any] = []
     graph = build(words("a", runs), chain("a"), InMemorySaver())
-    for config in ({"configurable": {"thread_id": wrong}}, {"configurable": {}}, {}, None):
+    configs: tuple[Any, ...] = ({"configurable": {"thread_id": wrong}}, {"configurable": {}}, {}, None)
+    for config in configs:
         with pytest.raises(ValueError, match="thread"):
             run.invoke(graph, {}, config)
     assert runs == []
@@ -624,7 +629,7 @@ def test_odd_thread_ids_are_threads_of_their_own(run: Sync, saver: Saver, name: 
 @pytest.mark.parametrize("call", ["state", "history", "update"])
 def test_looking_at_threads_needs_a_saver(run: Sync, call: str) -> None:
     graph = build(words("a"), chain("a"))
-    arguments = (T, {"log": []}) if call == "update" else (T,)
+    arguments: tuple[Any, ...] = (T, {"log": []}) if call == "update" else (T,)
     with pytest.raises(ValueError, match="no checkpointer"):
         getattr(run, call)(graph, *arguments)
 

@@ -182,7 +182,7 @@ def test_a_call_without_a_record_an_approval_or_a_key_sends_nothing(mailer: Mail
     ],
 )
 def test_arguments_are_bounded(mailer: Mailer, changed: dict[str, object]) -> None:
-    result = execute(send_call(**changed), [send_email_tool(mailer)], context())
+    result = execute(send_call("c1", **changed), [send_email_tool(mailer)], context())
     assert (result.is_error, result.kind) == (True, "invalid_arguments")
     assert mailer.deliveries() == []
 
