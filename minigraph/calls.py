@@ -224,6 +224,7 @@ def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
         recursion_limit=outer.recursion_limit,
         max_concurrency=outer.max_concurrency,
         durability=outer.durability,
+        executor=compiled.executor or outer.executor,
         owner=f"{parent.task.id}#{number}",
         given=parent.given,
         forward=parent.emit,
@@ -263,6 +264,7 @@ def root_scope(compiled: CompiledGraph, config: Mapping[str, Any] | None, durabi
         recursion_limit=limit,
         max_concurrency=concurrency,
         durability=durability or "sync",
+        executor=compiled.executor,
     )
 
 

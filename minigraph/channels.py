@@ -125,9 +125,17 @@ class Managed:
         """Maps the number of steps that may still run after this one to the value."""
 
 
-RemainingSteps = Annotated[int, Managed(lambda remaining: remaining)]
+def _remaining(steps: int) -> int:
+    return steps
+
+
+def _is_last(steps: int) -> bool:
+    return steps == 0
+
+
+RemainingSteps = Annotated[int, Managed(_remaining)]
 """Annotates a key that tells a node how many steps may still run after its own."""
-IsLastStep = Annotated[bool, Managed(lambda remaining: remaining == 0)]
+IsLastStep = Annotated[bool, Managed(_is_last)]
 """Annotates a key that is True in the last step that `recursion_limit` allows."""
 
 

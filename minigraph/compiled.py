@@ -38,6 +38,8 @@ from minigraph.types import (
 )
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.graph import StateGraph
@@ -54,9 +56,10 @@ class CompiledGraph:
         cache: Cache | None,
         interrupt_before: Breakpoints,
         interrupt_after: Breakpoints,
+        executor: Executor | None,
         types: tuple[Any, ...] = (),
     ) -> None:
-        self.builder, self.graph, self.cache = builder, graph, cache
+        self.builder, self.graph, self.cache, self.executor = builder, graph, cache, executor
         self.name = graph.name
         self.checkpointer: Saver | bool | None = checked_saver(checkpointer)
         self.before = breakpoints(graph, interrupt_before, "interrupt_before")

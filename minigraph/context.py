@@ -13,6 +13,8 @@ from minigraph.records import Task
 from minigraph.types import ExecutionInfo, Interrupt, RunControl, RunnableConfig
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.structure import Graph
@@ -57,6 +59,8 @@ class Scope:
     forward: Callable[[Event], None] | None = None
     """Where a child run's events go; None for a root run."""
     subgraphs: bool = False
+    executor: Executor | None = None
+    """Where the tasks of sync nodes run; None: in this process."""
     live: bool = False
     """Whether somebody watches while nodes run, so that a single task must not block the caller."""
 

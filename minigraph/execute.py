@@ -66,7 +66,7 @@ class ThreadDriver:
         self.saver, self.scope = saver, scope
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._items: queue.SimpleQueue[Item | BaseException] = queue.SimpleQueue()
-        self._futures: dict[concurrent.futures.Future[Outcome], Job] = {}
+        self._futures: dict[concurrent.futures.Future[Any], Job] = {}
         self._inline: Job | None = None
         self._saving: concurrent.futures.Future[int] | None = None
         self._save_pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -143,16 +143,40 @@ class ThreadDriver:
         return None
 
     def _start(self, jobs: tuple[Job, ...]) -> None:
+        executor = jobs[0].scope.executor
+        if executor is not None and jobs[0].task.node != START:
+            self._start_elsewhere(jobs, executor)
+            return
         if len(jobs) == 1 and (jobs[0].task.node == START or not jobs[0].scope.live):
             self._inline = jobs[0]
             return
-        if self._pool is None:
-            limit = jobs[0].scope.max_concurrency or min(32, (os.cpu_count() or 1) + 4)
-            self._pool = concurrent.futures.ThreadPoolExecutor(limit, "minigraph-node")
         for job in jobs:
-            future = self._pool.submit(contextvars.copy_context().run, perform, job, self._items.put)
+            future = self._threads(job).submit(contextvars.copy_context().run, perform, job, self._items.put)
             self._futures[future] = job
             future.add_done_callback(self._collect)
+
+    def _threads(self, job: Job) -> concurrent.futures.ThreadPoolExecutor:
+        if self._pool is None:
+            limit = job.scope.max_concurrency or min(32, (os.cpu_count() or 1) + 4)
+            self._pool = concurrent.futures.ThreadPoolExecutor(limit, "minigraph-node")
+        return self._pool
+
+    def _start_elsewhere(self, jobs: tuple[Job, ...], executor: concurrent.futures.Executor) -> None:
+        from minigraph.elsewhere import perform_elsewhere, portable, received
+
+        def collect(job: Job, future: concurrent.futures.Future[Any]) -> None:
+            for item in received(job, future):
+                self._items.put(item)
+
+        for job in jobs:
+            if job.scope.graph.nodes[job.task.node].child is not None:  # a child graph stores, so it stays here
+                future = self._threads(job).submit(contextvars.copy_context().run, perform, job, self._items.put)
+                self._futures[future] = job
+                future.add_done_callback(self._collect)
+            else:
+                elsewhere = executor.submit(perform_elsewhere, portable(job))
+                self._futures[elsewhere] = job
+                elsewhere.add_done_callback(functools.partial(collect, job))
 
     def _collect(self, future: concurrent.futures.Future[Outcome]) -> None:
         if not future.cancelled():
@@ -297,16 +321,31 @@ class AsyncDriver:
     async def _run(self, job: Job) -> None:
         try:
             if self._semaphore is None:
-                outcome = await self._drive_work(work(job, self._emit))
+                outcome = await self._perform(job)
             else:
                 async with self._semaphore:
-                    outcome = await self._drive_work(work(job, self._emit))
+                    outcome = await self._perform(job)
         except self.asyncio.CancelledError as error:
             outcome = Outcome(job, failed(job, error, cancelled=True), None)
         except BaseException as error:
             self._items.put_nowait(error)
             return
         self._items.put_nowait(outcome)
+
+    async def _perform(self, job: Job) -> Outcome:
+        node = job.scope.graph.nodes[job.task.node]
+        executor = job.scope.executor
+        if executor is None or node.name == START or node.callee.is_async or node.child is not None:
+            return await self._drive_work(work(job, self._emit))
+        from minigraph.elsewhere import perform_elsewhere, portable, received
+
+        future = executor.submit(perform_elsewhere, portable(job))
+        await self.asyncio.wait([self.asyncio.wrap_future(future)])
+        *events, outcome = received(job, future)
+        for event in events:
+            self._items.put_nowait(event)
+        assert isinstance(outcome, Outcome)
+        return outcome
 
     def _emit(self, event: Event) -> None:
         """Queues an event; sync nodes call this from their worker threads."""

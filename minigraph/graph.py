@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from minigraph.channels import Channel
+from minigraph.channels import Channel, copied
 from minigraph.errors import GraphDefinitionError, listing, nearest
 from minigraph.state import ROOT, Schema, View, first_parameter_schema, merge_channels, read_schema
 from minigraph.structure import Callee, Graph, Join, Node, Router, function_name
 from minigraph.types import END, START, CachePolicy, Command, RetryPolicy, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.compiled import CompiledGraph
@@ -244,12 +246,14 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         cache: Cache | None = None,
         interrupt_before: Sequence[str] | Literal["*"] | None = None,
         interrupt_after: Sequence[str] | Literal["*"] | None = None,
+        executor: Executor | None = None,
         name: str = "graph",
     ) -> CompiledGraph:
         """Checks the graph and freezes it. Later edits of the builder do not reach what was compiled.
 
         `checkpointer` stores every step; True (for a graph used inside another) keeps a memory of its own in the
         parent's, False stores nothing. `interrupt_before` and `interrupt_after` pause at those nodes ("*": at all).
+        `executor` (a process pool, say) runs the tasks of sync nodes; what travels to it must be picklable.
         Raises GraphDefinitionError for anything that names no node, and TypeError for something that is no saver.
         """
         from minigraph.compiled import CompiledGraph
@@ -277,10 +281,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             context_schema=self.context_schema,
         )
         types = tuple(kind for schema in self._schemas.values() for kind in (schema.view.schema, *schema.types))
-        return CompiledGraph(self, graph, checkpointer, cache, interrupt_before, interrupt_after, types)
+        return CompiledGraph(self, graph, checkpointer, cache, interrupt_before, interrupt_after, executor, types)
 
     def _start_node(self) -> Node:
-        return Node(START, Callee.of(lambda given: given), self._view(self.input_schema))
+        return Node(START, Callee.of(copied), self._view(self.input_schema))
 
     def _node(self, name: str, spec: _NodeSpec) -> Node:
         options, defaults = spec.options, self._defaults

@@ -85,7 +85,7 @@ def read_schema(schema: Any) -> Schema:
             managed[name] = rule
         else:
             channels[name] = rule
-    build = None if is_typeddict(schema) else lambda data: schema(**data)
+    build = None if is_typeddict(schema) else functools.partial(_construct, schema)
     return Schema(channels, View(schema, tuple(channels), managed, build), tuple(hints.values()))
 
 
@@ -150,6 +150,10 @@ def first_parameter_schema(function: Callable[..., Any]) -> Any:
         return None
     hint = hints.get(parameters[0].name) if parameters else None
     return hint if has_fields(hint) else None
+
+
+def _construct(schema: Any, data: dict[str, Any]) -> Any:
+    return schema(**data)
 
 
 def _is_default(value: Any, make: Any) -> bool:
@@ -238,7 +242,7 @@ def _defaults(schema: type) -> dict[str, Callable[[], Any]]:
 
 
 def _default_maker(default: Any, factory: Any, missing: Any) -> Callable[[], Any]:
-    return factory if default is missing else lambda: shallow_copy(default)
+    return factory if default is missing else functools.partial(shallow_copy, default)
 
 
 def storable_classes(hints: Iterable[Any]) -> list[type]:
