@@ -12,7 +12,7 @@ import functools
 import os
 import queue
 import time
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Any
 
 from minigraph.context import Event, Scope
@@ -238,7 +238,7 @@ class AsyncDriver:
         limit = scope.max_concurrency if scope is not None else None
         self._semaphore = asyncio.Semaphore(limit) if limit else None
 
-    async def events(self, steps: Generator[Effect, Any, Any]) -> Any:
+    async def events(self, steps: Generator[Effect, Any, Any]) -> AsyncGenerator[Event, None]:
         """Runs a generator of effects and yields what it emits (an async generator)."""
         answer: Any = None
         error: BaseException | None = None

@@ -267,7 +267,7 @@ def _inferred(checkpoint: Checkpoint, count: int) -> str:
             f"ambiguous update: {listing(checkpoint.ran)} ran last, all in one step; say with as_node="
             " which one the update stands for"
         )
-    return checkpoint.ran[0]
+    return next(iter(checkpoint.ran))
 
 
 def _as_if_run(scope: Scope, checkpoint: Checkpoint, node: str, values: Any) -> Read:

@@ -141,7 +141,7 @@ def test_the_recipe_runs_from_files_to_a_model_folder(tmp_path: Path, capsys: py
 
 @needs_torch
 def test_the_mask_worked_out_by_hand() -> None:
-    import torch
+    torch = pytest.importorskip("torch")
 
     from decider.train.network import who_sees_whom
 
