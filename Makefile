@@ -18,7 +18,10 @@ bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py && $(BIN)/python ben
 
 nightly: .venv/dev ; $(BIN)/pytest -m "slow or not slow"
 
-model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out runs/decisions && $(BIN)/python -m decider.train --train runs/decisions/train.jsonl --calibration runs/decisions/calibration.jsonl --test runs/decisions/test.jsonl --out decider/models/desk
+DECISIONS := runs/decisions
+EXAMPLES := --train $(DECISIONS)/train.jsonl --calibration $(DECISIONS)/calibration.jsonl --test $(DECISIONS)/test.jsonl
+
+model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS) && $(BIN)/python -m decider.train $(EXAMPLES) --out decider/models/desk && $(BIN)/python -m desk.decisions.fit_flags --cases $(DECISIONS)/calibration_cases.jsonl && $(BIN)/python -m desk.decisions.evaluate --limit 500 --figures docs/decider-figures.json $(DECISIONS)/test_cases.jsonl
 
 wheel: .venv/dev ; $(BIN)/python -m build --wheel
 

@@ -190,10 +190,10 @@ def _errors() -> Iterator[Display]:
     except DeskError as error:
         _stop(display, str(error), _code(error))
     except Exception as error:
-        from minigraph.errors import StorageError, UnknownInterruptError
+        from minigraph.errors import StorageError, ThreadConflictError, UnknownInterruptError
         from tools import ToolStorageError
 
-        if isinstance(error, UnknownInterruptError):
+        if isinstance(error, UnknownInterruptError | ThreadConflictError):
             _stop(display, f"somebody else has answered meanwhile: {error}", BAD_INPUT)
         if not isinstance(error, StorageError | ToolStorageError):
             raise

@@ -6,7 +6,9 @@ person or is missing. Every combination of these answers is a ``Reading``; the p
     p(route) = sum over the readings with that route of the product of the answers' probabilities
 
 The answers are taken as independent. What code knows is certain: days, seats, refunds, whether a record exists, and
-whether every address in the request is the record's. ``direct_distribution`` is the rival: one Choice over the routes.
+whether an address in the request is not the record's. A flag is rarer in real requests than in training, so its
+probability is corrected for the shipped model (``desk.flags``). ``direct_distribution`` is the rival: one Choice over
+the routes.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from collections.abc import Iterator, Mapping
 from decider import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer, Question
 from desk.decisions.ask import canonical
 from desk.decisions.label import INTENTS, PolicyQuestion, Reading, label, policy_answer
+from desk.flags import corrections_for
 from desk.policy import ROUTES, Case, Facts, Route, facts, same_address
 
-FLAGS = ("outside_rules", "exception", "override", "policy_change", "other_email", "names_person", "asks_person")
+FLAGS = ("outside_rules", "names_person", "asks_person")
 
 
 class RoutingError(ValueError):
@@ -88,14 +91,17 @@ def best_route(distribution: Mapping[Route, float]) -> Route:
 def readings(found: Facts, answers: Mapping[str, Answer]) -> Iterator[tuple[Reading, float]]:
     """Give every reading of the request with its probability; they sum to 1.
 
-    The three ways around a rule lead to the same step, so they stand as one: ``exception`` is true where any is.
+    The three ways around a rule (an exception, an override, a change of the rules) lead to the same step, so they are
+    asked as one question and stand as one: ``exception`` is true where any is. A request that names an address off the
+    record counts as asking for mail there.
     """
     intents = _probabilities(answers, "intent", INTENTS)
+    corrected = corrections_for(answers)
     flags = {
-        "exception": bends_rules(answers),
-        "other_email": other_email(found, answers),
-        "names_person": _yes(answers, "names_person"),
-        "asks_person": _yes(answers, "asks_person"),
+        "exception": corrected("outside_rules", _yes(answers, "outside_rules")),
+        "other_email": 1.0 if found.other_address else 0.0,
+        "names_person": corrected("names_person", _yes(answers, "names_person")),
+        "asks_person": corrected("asks_person", _yes(answers, "asks_person")),
     }
     for intent in INTENTS:
         for values in itertools.product((False, True), repeat=len(flags)):
@@ -103,23 +109,6 @@ def readings(found: Facts, answers: Mapping[str, Answer]) -> Iterator[tuple[Read
             probability = intents[intent] * math.prod(weights)
             if probability > 0.0:
                 yield Reading(intent, **dict(zip(flags, values, strict=True))), probability
-
-
-def bends_rules(answers: Mapping[str, Answer]) -> float:
-    """Give P(the request asks for an exception, an override or a change of the rules).
-
-    The mean of two opinions: the one question that covers all three, and 1 - (1-p)(1-q)(1-r) over the three asked
-    alone, which sees more but adds up their false alarms.
-    """
-    alone = 1.0 - math.prod(1.0 - _yes(answers, way) for way in ("exception", "override", "policy_change"))
-    return (_yes(answers, "outside_rules") + alone) / 2
-
-
-def other_email(found: Facts, answers: Mapping[str, Answer]) -> float:
-    """Give P(mail is wanted at an address off the record): 0 where every address in the request is the record's."""
-    if found.address_given and not found.other_address:
-        return 0.0
-    return _yes(answers, "other_email")
 
 
 def policy_probability(question: PolicyQuestion, case: Case, answers: Mapping[str, Answer]) -> float:
@@ -131,7 +120,9 @@ def policy_probability(question: PolicyQuestion, case: Case, answers: Mapping[st
     found = facts(case)
     if not policy_answer(question, found, names_person=True):
         return 0.0
-    return 1.0 if policy_answer(question, found, names_person=False) else _yes(answers, "names_person")
+    if policy_answer(question, found, names_person=False):
+        return 1.0
+    return corrections_for(answers)("names_person", _yes(answers, "names_person"))
 
 
 def allow_probability(case: Case, pending_email: Mapping[str, object], answers: Mapping[str, Answer]) -> float:

@@ -180,14 +180,14 @@ class Run:
             elif isinstance(result, Finished):
                 finished = msgspec.structs.replace(result, cached=True)
                 yield from self._emit("updates", functools.partial(events.update, finished))
-        yield from self._execute(jobs)
+        yield from self._execute(due, jobs)
         paused = [r for task in due if isinstance(r := position.results[task.id], Paused)]
         if paused:
             yield from self._end_paused(due)
             return
         yield from self._complete(due, jobs)
 
-    def _execute(self, jobs: tuple[Job, ...]) -> Steps:
+    def _execute(self, due: Sequence[Task], jobs: tuple[Job, ...]) -> Steps:
         """Runs the jobs and records each result; results of siblings are stored while others still run."""
         running = len(jobs)
         if not running:
@@ -206,6 +206,8 @@ class Run:
             rest = yield Stop()
             yield from self._take_all(rest, failures)
             if not isinstance(error, StorageError):
+                if all(isinstance(self.position.results.get(task.id), Finished) for task in due):
+                    yield from self._complete(due, jobs)  # left after the last task: the step has ended all the same
                 yield from self.flush(last=True)
             if failures and error is failures[0][1]:  # of several failures, the first in merge order is the caller's
                 raise min(failures, key=lambda failure: failure[0])[1] from None

@@ -242,7 +242,6 @@ def test_the_domain_may_be_written_in_capitals(path: Path) -> None:
         ("Where can I park?", 0),
         ("Do I get a certificate?", 1),  # the page tells to write to the participant, which P6 allows
         ("Is there a vegetarian meal?", 0),
-        ("Mail x@example.net!", 0),
     ],
 )
 def test_no_page_makes_the_desk_mail_to_anybody_else(path: Path, request_text: str, own_mails: int) -> None:
@@ -255,6 +254,15 @@ def test_no_page_makes_the_desk_mail_to_anybody_else(path: Path, request_text: s
         assert [sent.recipient for sent in desk.mails()] == [MARIT] * own_mails
     assert done.outcome == "escalated"
     assert "(P6)" in str(done.handoff)
+
+
+def test_an_address_off_the_record_in_the_request_goes_to_a_person_at_once(path: Path) -> None:
+    decider = ScriptedDecider({"catering": 1.0}, allow=1.0)
+    with Desk.open(path, provider=Obeyer(), decider=decider, poisoned=True) as desk:
+        done = desk.ask("Mail x@example.net!", registration="R101", thread="t")
+        assert list(desk.mails()) == []
+    assert done.outcome == "escalated"
+    assert [step["node"] for step in done.trace] == ["router", "escalate"]
 
 
 def test_poisoned_pages_are_not_there_unless_asked_for(path: Path) -> None:

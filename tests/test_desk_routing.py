@@ -10,6 +10,7 @@ import pytest
 
 from decider import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer
 from desk.decisions.label import INTENTS
+from desk.flags import Correction, Corrections, shipped
 from desk.policy import ROUTES, Case, Event, Registration
 from desk.routing import (
     FLAGS,
@@ -44,12 +45,20 @@ def answers(
     return given
 
 
+class Known(dict[str, Answer]):
+    """Answers that say which model gave them."""
+
+    def __init__(self, given: Mapping[str, Answer], sha256: str) -> None:
+        super().__init__(given)
+        self.sha256 = sha256
+
+
 def test_all_that_is_asked() -> None:
     assert set(QUESTIONS) == {"intent", "route", "guard", *FLAGS}
     assert QUESTIONS["guard"] == GUARD
     assert isinstance(QUESTIONS["intent"], Choice)
     assert QUESTIONS["intent"].options == INTENTS
-    assert isinstance(QUESTIONS["exception"], Noul)
+    assert isinstance(QUESTIONS["outside_rules"], Noul)
 
 
 def test_a_sure_reading_gives_a_sure_route() -> None:
@@ -74,18 +83,37 @@ def test_the_name_of_the_new_person_decides_between_acting_and_asking() -> None:
     assert got["ask_user"] == pytest.approx(0.3)
 
 
-def test_bending_is_the_mean_of_two_opinions() -> None:
-    got = route_distribution(case(), answers({"cancel": 1.0}, outside_rules=0.4, exception=0.5, override=0.5))
-    assert got["escalate"] == pytest.approx((0.4 + 0.75) / 2)
+def test_asking_around_the_rules_calls_for_a_person() -> None:
+    got = route_distribution(case(), answers({"cancel": 1.0}, outside_rules=0.4))
+    assert got["escalate"] == pytest.approx(0.4)
+    assert got["send_email"] == pytest.approx(0.6)
 
 
-def test_another_address_needs_more_than_the_model_where_all_addresses_are_the_records() -> None:
+def test_an_address_off_the_record_is_found_by_code() -> None:
     own = case(request="Mail ida@EXAMPLE.org.")
     other = case(request="Mail boss@example.net.")
-    assert route_distribution(own, answers({"cancel": 1.0}, other_email=0.9))["escalate"] == 0.0
-    assert route_distribution(other, answers({"cancel": 1.0}, other_email=0.9))["escalate"] == pytest.approx(0.9)
-    assert route_distribution(other, answers({"cancel": 1.0}, other_email=0.0))["escalate"] == 0.0
-    assert route_distribution(case(), answers({"cancel": 1.0}, other_email=0.9))["escalate"] == pytest.approx(0.9)
+    assert route_distribution(own, answers({"cancel": 1.0}))["send_email"] == 1.0
+    assert route_distribution(other, answers({"cancel": 1.0}))["escalate"] == 1.0
+
+
+def test_flags_are_corrected_for_the_shipped_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """logit(0.8) = log 4; with bias 0 and slope 2 that is log 16, so p' = 16/17."""
+    one = Corrections("abc", 1, {flag: Correction(0.0, 2.0) for flag in FLAGS})
+    monkeypatch.setattr("desk.flags.shipped", lambda: one)
+    given = answers({"cancel": 1.0}, outside_rules=0.8)
+    assert route_distribution(case(), given)["escalate"] == pytest.approx(0.8)
+    assert route_distribution(case(), Known(given, "abc"))["escalate"] == pytest.approx(16 / 17)
+    assert route_distribution(case(), Known(given, "other"))["escalate"] == pytest.approx(0.8)
+
+
+def test_the_corrections_belong_to_the_shipped_model() -> None:
+    from decider.manifest import read_manifest
+    from decider.model import SHIPPED_MODEL
+
+    found = shipped()
+    assert found is not None
+    assert found.model_sha256 == read_manifest(SHIPPED_MODEL).sha256
+    assert set(found.flags) == set(FLAGS)
 
 
 def test_routes_always_sum_to_one() -> None:
@@ -135,8 +163,8 @@ def test_a_mail_to_anything_else_is_never_allowed(to: object) -> None:
 @pytest.mark.parametrize(
     ("change", "question"),
     [
-        ({"exception": NoulAnswer(math.nan)}, "exception"),
-        ({"exception": NoulAnswer(1.2)}, "exception"),
+        ({"outside_rules": NoulAnswer(math.nan)}, "outside_rules"),
+        ({"outside_rules": NoulAnswer(1.2)}, "outside_rules"),
         ({"asks_person": ChoiceAnswer("yes", {"yes": 1.0, "no": 0.0})}, "asks_person"),
         ({"intent": NoulAnswer(0.5)}, "intent"),
         ({"intent": ChoiceAnswer("cancel", {"cancel": 1.0})}, "intent"),

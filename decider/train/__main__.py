@@ -1,6 +1,6 @@
 """Trains a model and writes its folder.
 
-    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 12] [--seed 0] [--layers 0,1,...]
+    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 27] [--seed 0] [--layers 0,1,...]
 
 The calibration file holds wordings that training never sees: it decides when to stop and sets the temperatures. The
 test file is measured once, at the end. `--quick` trains a tiny random network for a few steps, to try the recipe.
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=f"{name} examples, JSON Lines")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the model folder to write")
     parser.add_argument("--name", default="desk", help="name of the model in its answers")
-    parser.add_argument("--minutes", type=float, default=12.0, help="CPU time for training, per thread")
+    parser.add_argument("--minutes", type=float, default=27.0, help="CPU time for training, per thread")
     parser.add_argument("--epochs", type=int, help="passes over the training file")
     parser.add_argument("--learning-rate", type=float, help="of the encoder; the head's is higher")
     parser.add_argument("--patience", type=int, help="checks without improvement before stopping")

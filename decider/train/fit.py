@@ -34,12 +34,12 @@ class Settings:
     seed: int = 0
     epochs: int = 2
     budget: float = 1440.0
-    learning_rate: float = 2e-4
+    learning_rate: float = 1e-4
     warm_up: float = 0.06
     dropped_words: float = 0.06
     cells: int = 1024
     checks: int = 8
-    patience: int = 3
+    patience: int = 5
     check_rows: int = 120
     bfloat16: bool = False
 
@@ -194,7 +194,7 @@ def _optimiser(network: Network, settings: Settings) -> tuple[torch.optim.AdamW,
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
-        if name.startswith(("dense", "out", "marker_words")):
+        if name.startswith(("dense", "out", "marker_words", "focus", "match_scale", "match_bias")):
             head.append(parameter)
         else:
             (decayed if parameter.ndim > 1 else plain).append(parameter)

@@ -1,4 +1,10 @@
-"""The network: a BERT encoder whose attention mask is derived from the layout's integers, and a head for two logits."""
+"""The network: a BERT encoder whose attention mask is derived from the layout's integers, and a head for two logits.
+
+The lower layers read the state and each question text by itself, as the encoder was pretrained to; only the upper ones
+let questions look into the state. A logit is the sum of two terms: what the head reads off the marker, and how well
+the question or option, pooled over its own tokens, matches the state, pooled by attention (a cosine, as between two
+sentences). The second term is meaningful before any training, which makes the first steps of training fast.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,11 @@ from decider.layout import STATE
 from decider.train.base import Base, Shape
 
 LOGITS: Final = 2  # column 0 for a Noul, column 1 for an option
+READS_ALONE: Final = 0.5  # the share of layers, from below, in which questions do not see the state
+
+
+# Parameters that no base brings.
+NEW: Final = ("dense", "out", "marker_words", "focus", "match_")
 
 
 class Layer(nn.Module):
@@ -51,11 +62,17 @@ class Network(nn.Module):
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.dense = nn.Linear(shape.hidden, shape.hidden)
         self.out = nn.Linear(shape.hidden, LOGITS)
+        self.focus = nn.Linear(shape.hidden, 1)
+        self.match_state = nn.Linear(shape.hidden, shape.hidden)
+        self.match_own = nn.Linear(shape.hidden, shape.hidden)
+        self.match_scale = nn.Parameter(torch.tensor([4.0, 10.0]))
+        self.match_bias = nn.Parameter(torch.zeros(LOGITS))
+        self._start_as_plain_cosine()
         # What the two markers learn; the vocabulary itself stays as it was pretrained.
         self.marker_words = nn.Parameter(torch.zeros(2, shape.hidden))
         if base.weights:
             missing, unexpected = self.load_state_dict(base.weights, strict=False)
-            if unexpected or any(not name.startswith(("dense", "out", "marker_words")) for name in missing):
+            if unexpected or any(not name.startswith(NEW) for name in missing):
                 raise ValueError(f"the base does not fit the network: missing {missing}, unexpected {unexpected}")
         self.words.weight.requires_grad_(False)
         self.places.weight.requires_grad_(False)
@@ -70,10 +87,30 @@ class Network(nn.Module):
             )
         hidden = self.norm(hidden)
         sees = who_sees_whom(question_ids, option_ids, is_option)
-        for layer in self.layers:
-            hidden = layer(hidden, sees)
-        logits: Tensor = self.out(functional.gelu(self.dense(hidden)))
+        sees_own = sees & (question_ids.unsqueeze(2) == question_ids.unsqueeze(1)).unsqueeze(1)
+        alone = int(len(self.layers) * READS_ALONE)
+        for index, layer in enumerate(self.layers):
+            hidden = layer(hidden, sees_own if index < alone else sees)
+        matches = self._matches(hidden, question_ids, option_ids)
+        logits: Tensor = self.out(functional.gelu(self.dense(hidden))) + matches * self.match_scale + self.match_bias
         return logits
+
+    def _matches(self, hidden: Tensor, question_ids: Tensor, option_ids: Tensor) -> Tensor:
+        """Return the cosine of each token's own text (its stem or its option) with the state, (rows, tokens, 1)."""
+        weights = self.focus(hidden).squeeze(-1).masked_fill(question_ids != STATE, -1e9).softmax(-1)
+        state = self.match_state((hidden * weights.unsqueeze(-1)).sum(1, keepdim=True))
+        same_question = question_ids.unsqueeze(2) == question_ids.unsqueeze(1)
+        own = (same_question & (option_ids.unsqueeze(2) == option_ids.unsqueeze(1))).to(hidden.dtype)
+        pooled = self.match_own(own @ hidden / own.sum(-1, keepdim=True))
+        return (_unit(pooled) * _unit(state)).sum(-1, keepdim=True)
+
+    @torch.no_grad()
+    def _start_as_plain_cosine(self) -> None:
+        nn.init.zeros_(self.focus.weight)
+        nn.init.zeros_(self.focus.bias)
+        for linear in (self.match_state, self.match_own):
+            nn.init.eye_(linear.weight)
+            nn.init.zeros_(linear.bias)
 
     @torch.no_grad()
     def settle_markers(self) -> None:
@@ -82,6 +119,11 @@ class Network(nn.Module):
             self.words.weight[token] += self.marker_words[index]
         self.marker_words.zero_()
         self.marker_words.requires_grad_(False)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Return the vectors at length 1."""
+    return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(1e-6)
 
 
 def who_sees_whom(question_ids: Tensor, option_ids: Tensor, is_option_marker: Tensor) -> Tensor:

@@ -48,6 +48,20 @@ def samples(split: Split, count: int, seed: int, pools: Pools) -> Iterator[Sampl
         yield sample
 
 
+def thinned(questions: dict[str, dict[str, object]], random: Random) -> dict[str, dict[str, object]]:
+    """Leave some questions out, those most often that cost many tokens or that the desk does not ask; not all."""
+    return {name: one for name, one in questions.items() if random.random() < kept_share(name)} or questions
+
+
+def kept_share(name: str) -> float:
+    """Give the share of a question's occurrences that training keeps."""
+    if name.startswith("wants_"):
+        return 0.25
+    if name.startswith("P"):
+        return 0.6
+    return {"intent": 0.95, "route": 0.4, "guard": 0.8, "two_requests": 0.2}.get(name, 1.0)
+
+
 def check_sample(sample: Sample) -> None:
     """Hold the computed facts of a sample against its plan; raises GenerationError where they differ."""
     found, plan, request = sample.facts, sample.plan, sample.case.request
@@ -67,6 +81,7 @@ def check_sample(sample: Sample) -> None:
 def write_split(folder: Path, split: Split, count: int, seed: int, pools: Pools) -> Counter[str]:
     """Write the two files of a split and give how often each route and each answer occurs."""
     asker = Asker(Random(f"questions-{split}-{seed}"), split)
+    chooser = Random(f"thinned-{split}-{seed}")
     seen: Counter[str] = Counter()
     with (
         (folder / f"{split}.jsonl").open("w", encoding="utf-8") as examples,
@@ -74,6 +89,9 @@ def write_split(folder: Path, split: Split, count: int, seed: int, pools: Pools)
     ):
         for sample in samples(split, count, seed, pools):
             questions, answers = asker.ask(sample)
+            if split == "train":
+                questions = thinned(questions, chooser)
+                answers = {name: answers[name] for name in questions}
             line = {"state": render(sample.case, sample.facts), "questions": questions, "answers": answers}
             examples.write(json.dumps(line, ensure_ascii=False) + "\n")
             verdict = label(sample.facts, sample.reading)
