@@ -77,7 +77,8 @@ def _mail(parked: Mapping[str, Any] | None) -> str:
     if parked is None:
         return "none"
     arguments = parked["arguments"]
-    return f"not sent; to {str(arguments.get('to'))[:80]}, subject {str(arguments.get('subject'))[:80]!r}"
+    to, subject = str(arguments.get("to"))[:80], str(arguments.get("subject"))[:80]
+    return f"not sent on this branch (another may have: desk show); to {to}, subject {subject!r}"
 
 
 def _next_step(trace: list[dict[str, Any]], parked: Mapping[str, Any] | None) -> str:
