@@ -14,7 +14,7 @@ laws: .venv/dev ; $(BIN)/pytest tests/test_laws.py tests/test_crash.py
 
 parity: .venv/dev ; $(BIN)/python benchmarks/parity.py --programs 2000
 
-bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py && $(BIN)/python benchmarks/decider_cpu.py
+bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
 
 nightly: .venv/dev ; $(BIN)/pytest -m "slow or not slow"
 
