@@ -245,6 +245,8 @@ def root_scope(compiled: CompiledGraph, config: Mapping[str, Any] | None, durabi
             f"a graph with a checkpointer needs a thread: {{'configurable': {{'thread_id': 'a non-empty str'}}}};"
             f" got {thread_id!r}"
         )
+    if saver is not None and any("\ud800" <= character <= "\udfff" for character in str(thread_id)):
+        raise ValueError(f"thread_id={thread_id!r} holds half a character (a lone surrogate), which no saver can store")
     if durability not in (None, "sync", "async", "exit"):
         raise ValueError(f"unknown durability {durability!r}; it is 'sync', 'async' or 'exit'")
     limit = config.get("recursion_limit", 100)

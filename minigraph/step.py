@@ -40,12 +40,8 @@ def merge(
     values = apply_writes(graph, checkpoint.values, writes)
     joins, names, deferred, sends = _arrivals(graph, checkpoint, ordered)
     names -= {task.node for task in kept if not task.is_send}
-    if not names and not kept and (deferred or any(len(joins.get(j.name, ())) == len(j.sources) for j in graph.joins)):
-        for join in graph.joins:
-            if len(joins.get(join.name, ())) == len(join.sources):
-                deferred.add(join.target)
-                del joins[join.name]
-        names, deferred = deferred, set()
+    if not names and not kept:  # no node is due by an edge (Sends do not count): the deferred ones run now
+        names, deferred = deferred | _complete_joins(graph, joins), set()
     written = checkpoint.written
     if checkpoint.owner:
         written += tuple(
@@ -129,10 +125,21 @@ def handed_back(
     return result
 
 
+def _complete_joins(graph: Graph, joins: dict[str, tuple[str, ...]]) -> set[str]:
+    """The targets of list edges that have seen all their sources; each such edge begins to wait anew."""
+    complete = [join for join in graph.joins if len(joins.get(join.name, ())) == len(join.sources)]
+    for join in complete:
+        del joins[join.name]
+    return {join.target for join in complete}
+
+
 def _arrivals(
     graph: Graph, checkpoint: Checkpoint, ordered: Sequence[tuple[Task, Finished]]
 ) -> tuple[dict[str, tuple[str, ...]], set[str], set[str], list[Send]]:
-    """Follows edges, joins and targets of finished tasks: joins in progress, nodes due, nodes deferred, Sends."""
+    """Follows edges, joins and targets of finished tasks: joins in progress, nodes due, nodes deferred, Sends.
+
+    A complete list edge into a deferred node stays complete until that node is released.
+    """
     joins = dict(checkpoint.joins)
     names: set[str] = set()
     deferred = set(checkpoint.deferred)

@@ -124,6 +124,8 @@ def work(job: Job, emit: Callable[[Event], None]) -> Work:
 
 @dataclass(slots=True)
 class _Progress:
+    """How far a try has come: `kept` is the node's own result from the moment its routers are asked."""
+
     kept: Finished | None
 
 

@@ -753,3 +753,9 @@ def test_every_rule_has_a_test() -> None:
 
 def test_a_graph_is_typed_by_its_builder() -> None:
     assert StateGraph(Wide).state_schema is Wide
+
+
+def test_d23_a_thread_id_with_half_a_character_is_refused(saver: Saver) -> None:
+    graph = build({"a": say("a")}, chain("a"), saver)
+    with pytest.raises(ValueError, match="surrogate"):
+        graph.invoke({}, {"configurable": {"thread_id": "x\ud800"}})
