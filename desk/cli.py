@@ -46,6 +46,8 @@ def _options(
         str | None, typer.Option("--db", envvar="DESK_DB", help="The database file; desk.db if nothing is named.")
     ] = None,
 ) -> None:
+    if db == "":
+        raise typer.BadParameter("it is empty; name a file", param_hint="--db")
     context.obj = db
 
 

@@ -50,6 +50,10 @@ def create_database(path: str | os.PathLike[str], *, today: date = TODAY) -> Non
         DeskStorageError: the folder does not exist or cannot be written.
     """
     target = os.fspath(path)
+    if os.path.isdir(target):
+        raise DeskStorageError(target, "it is a folder; name a file in it")
+    if target in ("", ":memory:"):
+        raise DeskStorageError(target, "a database of the desk is a file, so that another process can answer; name one")
     if os.path.exists(target):
         return
     if not os.path.isdir(os.path.dirname(os.path.abspath(target))):

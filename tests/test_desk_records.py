@@ -174,3 +174,15 @@ def test_a_missing_file_folder_or_another_version(tmp_path: Path, path: Path) ->
         connection.commit()
     with pytest.raises(DeskStorageError, match="version 99"):
         DeskRecords(path)
+
+
+@pytest.mark.parametrize("name", ["", ":memory:"])
+def test_a_database_is_a_file(name: str) -> None:
+    with pytest.raises(DeskStorageError, match="is a file"):
+        create_database(name)
+
+
+def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(DeskStorageError, match="it is a folder"):
+        create_database(tmp_path)
+    assert list(tmp_path.iterdir()) == []
