@@ -43,7 +43,7 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
     stored = yield from load(scope, checkpoint_id)
     if scope.owner:
         if stored is not None and stored.checkpoint.owner == scope.owner:
-            position = yield from _answered(scope, position_of(stored), dict(scope.given), strict=False)
+            position = yield from _answered(scope, position_of(stored), dict(scope.given))
             return position, False
         return input_position(scope, stored, given), True
     if isinstance(given, Command):
@@ -180,7 +180,7 @@ def _command(scope: Scope, stored: Stored | None, command: Command[Any]) -> Open
     if edits:
         _apply_command(scope, position, command)
     if answers:
-        position = yield from _answered(scope, position, answers, strict=True)
+        position = yield from _answered(scope, position, answers)
     return position, False
 
 
@@ -250,9 +250,7 @@ def _closed(stored: Stored) -> set[str]:
     return {q.id for r in stored.results for q in r.asked[: len(r.answers)]}
 
 
-def _answered(
-    scope: Scope, position: Position, answers: dict[str, Any], *, strict: bool
-) -> Generator[Effect, Any, Position]:
+def _answered(scope: Scope, position: Position, answers: dict[str, Any]) -> Generator[Effect, Any, Position]:
     """Binds answers to their tasks and stores that at once, so that each is accepted exactly once."""
     for result in list(position.results.values()):
         if not isinstance(result, Paused):

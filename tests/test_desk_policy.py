@@ -11,7 +11,7 @@ import pytest
 from desk.policy import Case, CaseError, Event, Facts, Registration, Status, addresses_in, facts, render, same_address
 
 TODAY = date(2026, 3, 2)
-VECTORS = Path("/work/shared/data/email_address_vectors.jsonl")
+VECTORS = Path(__file__).parents[2] / "shared" / "data" / "email_address_vectors.jsonl"
 
 
 def case(
