@@ -78,8 +78,6 @@ class Call:
             )
         position, fresh = yield from open_run(self.scope, given, self.at)
         self.run = Run(self.scope, position, fresh=fresh)
-        if fresh:
-            yield from self.run.announce()
         yield from self.run.steps()
 
     def pass_on(self, event: Event) -> None:

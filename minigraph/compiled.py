@@ -100,9 +100,7 @@ class CompiledGraph:
                 interrupt_after=interrupt_after, durability=durability, control=control, version=version,
             )  # fmt: skip
             return list(chunks)
-        with ThreadDriver(call.scope.saver) as driver:
-            for event in driver.events(call.steps(input)):
-                call.pass_on(event)
+        _run(call, input)
         return call.output(output_keys, version)
 
     def stream(
@@ -167,9 +165,7 @@ class CompiledGraph:
                 interrupt_after=interrupt_after, durability=durability, control=control, version=version,
             )  # fmt: skip
             return [chunk async for chunk in chunks]
-        driver = AsyncDriver(call.scope.saver, call.scope)
-        async for event in driver.events(call.steps(input)):
-            call.pass_on(event)
+        await _arun(call, input)
         return call.output(output_keys, version)
 
     async def astream(
@@ -335,17 +331,14 @@ class CompiledGraph:
         """Runs as a node of the graph whose task is running, and hands back what was written, write by write."""
         parent = current("a graph used as a node")
         call = Call(self, None, None, ())
-        with ThreadDriver(call.scope.saver) as driver:
-            for event in driver.events(call.steps(input)):
-                call.pass_on(event)
+        _run(call, input)
         return call.handed_back(parent)
 
     async def aas_node(self, input: Any) -> Command[Any]:
         """The same as `as_node`, on the running event loop."""
         parent = current("a graph used as a node")
         call = Call(self, None, None, ())
-        async for event in AsyncDriver(call.scope.saver, call.scope).events(call.steps(input)):
-            call.pass_on(event)
+        await _arun(call, input)
         return call.handed_back(parent)
 
     def _drive(self, config: Mapping[str, Any], make: Any) -> Any:
@@ -368,3 +361,16 @@ class CompiledGraph:
             node = child.graph.nodes.get(part.split(":")[0]) if child is not None else None
             child = node.child if node is not None else None
         return snapshots.child_scope(scope, child, namespace)
+
+
+def _run(call: Call, input: Any) -> None:
+    """Runs a call to its end in this thread."""
+    with ThreadDriver(call.scope.saver) as driver:
+        for event in driver.events(call.steps(input)):
+            call.pass_on(event)
+
+
+async def _arun(call: Call, input: Any) -> None:
+    """Runs a call to its end on the running event loop."""
+    async for event in AsyncDriver(call.scope.saver, call.scope).events(call.steps(input)):
+        call.pass_on(event)

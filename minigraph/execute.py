@@ -62,8 +62,8 @@ def _carry_out(effect: Invoke | Sleep) -> Any:
 class ThreadDriver:
     """Runs effects synchronously. Use as a context manager, so that no thread outlives the run."""
 
-    def __init__(self, saver: Saver | None, scope: Scope | None = None) -> None:
-        self.saver, self.scope = saver, scope
+    def __init__(self, saver: Saver | None) -> None:
+        self.saver = saver
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._items: queue.SimpleQueue[Item | BaseException] = queue.SimpleQueue()
         self._futures: dict[concurrent.futures.Future[Any], Job] = {}
@@ -229,7 +229,7 @@ class AsyncDriver:
         import asyncio
 
         self.asyncio = asyncio
-        self.saver, self.scope = saver, scope
+        self.saver = saver
         self._items: asyncio.Queue[Item | BaseException] = asyncio.Queue()
         self._tasks: dict[asyncio.Task[None], Job] = {}
         self._saving: asyncio.Task[int] | None = None

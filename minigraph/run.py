@@ -83,15 +83,10 @@ class Run:
             raise
         yield from self.flush(last=True)
 
-    def announce(self) -> Steps:
-        """Shows the checkpoint of new input."""
+    def _steps(self) -> Steps:
         checkpoint = self.position.checkpoint
         yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, checkpoint))
-
-    def _steps(self) -> Steps:
         if not self.fresh:
-            checkpoint = self.position.checkpoint
-            yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, checkpoint))
             yield from self._emit("values", lambda: events.values(self.graph, checkpoint.values))
         check_before = self.fresh
         while due := self.position.checkpoint.due:
@@ -105,13 +100,11 @@ class Run:
                 yield from self._gate(due, check_before)
                 if self.stopped:
                     return
-                check_before = True
             yield from self._step(due, todo)
             if self.paused:
                 return
-            if starting:
-                check_before = True
-            else:
+            check_before = True
+            if not starting:
                 self.done += 1
                 self.last_nodes = tuple(sorted({task.node for task in due}))
                 if self.scope.after.intersection(task.node for task in due):

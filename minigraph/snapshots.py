@@ -191,7 +191,6 @@ def _new_thread(scope: Scope) -> Position:
 
 def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate], at_head: bool) -> Read:
     graph, old = scope.graph, position.checkpoint
-    base = msgspec.structs.replace(old, parent_id=None) if old.id == "" else old
     if len(updates) == 1 and updates[0].as_node in (END, "__copy__"):
         new = _closed(scope, position, updates[0])
         move_from(position, new)
@@ -217,7 +216,7 @@ def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate],
         finished += [(task, r) for task in kept if isinstance(r := position.results.get(task.id), Finished)]
         kept, in_order = [], False  # every other task of the step has finished: the step is complete with this update
     new = edited(
-        graph, base, finished, kept, stamp(old if old.id else None), drop_deferred=not at_head, in_order=in_order
+        graph, old, finished, kept, stamp(old if old.id else None), drop_deferred=not at_head, in_order=in_order
     )
     if old.id == "":
         new = msgspec.structs.replace(new, parent_id=None)
