@@ -8,6 +8,7 @@ Exits with 1 if any program differs; each is shown with its seed, made as small 
 from __future__ import annotations
 
 import argparse
+import functools
 import multiprocessing
 import sys
 import time
@@ -15,6 +16,13 @@ from random import Random
 
 from minigraph.testing.drawing import draw_program
 from minigraph.testing.oracle import Table, compare, smaller, sweep
+from minigraph.testing.programs import Program
+
+
+def differs_alike(detail: str, candidate: Program) -> bool:
+    """Whether a candidate differs in its traces where the program did, or in an error where that did."""
+    found = compare(candidate)
+    return found.outcome == "different" and found.detail.startswith("trace") == detail.startswith("trace")
 
 
 def main() -> int:
@@ -39,7 +47,7 @@ def main() -> int:
     print("\n".join(table.lines()))
     print(f"\nseeds {seeds.start} to {seeds.stop - 1}, {time.monotonic() - began:.0f} s")
     for seed, detail in table.different[: options.show]:
-        program = smaller(draw_program(Random(seed)), lambda candidate: compare(candidate).outcome == "different")
+        program = smaller(draw_program(Random(seed)), functools.partial(differs_alike, detail))
         print(f"\nseed {seed}: {detail}\n  smaller: {program!r}\n  {compare(program).detail}")
     if len(table.different) > options.show:
         print(f"\nall seeds that differ: {', '.join(str(seed) for seed, _ in table.different)}")

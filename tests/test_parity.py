@@ -113,3 +113,15 @@ def test_a_difference_is_found_with_its_place() -> None:
     assert plain({"s": {"b", "a"}, "t": (1,), "l": [1]}) == (
         "dict", ("s", ("set", "a", "b")), ("t", ("tuple", 1)), ("l", ("list", 1)),
     )  # fmt: skip
+
+
+@needs_langgraph
+def test_a_conflict_in_a_waiting_step_is_outside_even_where_its_end_is_never_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("minigraph.testing.traces.ROUNDS", 1)
+    twice = (NodeSpec("z", "write", (Put("plain"),)), NodeSpec("a", "write", (Put("plain"),)))
+    asks = NodeSpec("m", "ask_twice", LOG)
+    program = Program((*twice, asks), ((START, "z"), (START, "a"), (START, "m")))
+    assert compare(program).detail == "writes conflict in a step that waits or failed"
+    assert compare(Program((*twice[:1], asks), ((START, "z"), (START, "m")))).outcome == "same"

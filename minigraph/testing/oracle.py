@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from minigraph.testing.drawing import draw_program
 from minigraph.testing.engines import Engine, langgraph_engine, minigraph_engine
-from minigraph.testing.programs import Fork, Program
-from minigraph.testing.traces import Trace, first_difference, run
+from minigraph.testing.programs import PLAIN, Fork, Program
+from minigraph.testing.traces import Call, Trace, first_difference, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,29 @@ def _conflict_in_unfinished_step(theirs: Trace | str, ours: Trace | str) -> str:
         return ""
     last = len(ours.calls) if isinstance(theirs, str) else len(theirs.calls) - 1
     ended_early = isinstance(theirs, str) or (theirs.calls[-1].ended == "refused" and last < len(ours.calls) - 1)
-    conflict = ours.calls[-1].ended == "refused"
+    conflict = ours.calls[-1].ended == "refused" or (last < len(ours.calls) and _conflicting(ours.calls[last]))
     return "writes conflict in a step that waits or failed" if ended_early and conflict else ""
+
+
+def _conflicting(call: Call) -> bool:
+    """Whether the updates of a call's last step cannot be merged: two Overwrites, or two writes of a plain key."""
+    shown = [updates for updates in call.chunks[::2] if updates]
+    counts: Counter[str] = Counter()
+    for _, *update in shown[-1] if shown else ():
+        for key, value in _writes_in(update[0] if update else None):
+            if key in PLAIN or (isinstance(value, tuple) and value[:2] == ("tuple", "Overwrite")):
+                counts[key] += 1
+    return any(count > 1 for count in counts.values())
+
+
+def _writes_in(update: Any) -> Iterator[tuple[str, Any]]:
+    """The writes of one node's update as a trace has it: a dict, or a list of dicts."""
+    kind, *parts = update if isinstance(update, tuple) else ("",)
+    if kind == "dict":
+        yield from parts
+    elif kind == "list":
+        for part in parts:
+            yield from _writes_in(part)
 
 
 def _trace(program: Program, engine: Engine) -> Trace | str:

@@ -199,6 +199,8 @@ def schema(keys: tuple[str, ...], engine: Engine) -> Any:
 
 REPLACEABLE = ("log", "text", "table", "names")
 """The keys that an Overwrite may replace: reducers with an empty value."""
+PLAIN = ("plain", "other", "flash")
+"""The keys that take one write a step."""
 
 
 def value_for(key: str, writer: str, seen: str, number: int) -> Any:
