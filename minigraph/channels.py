@@ -145,6 +145,8 @@ def fold(channel: Channel, key: str, old: Any, writes: Sequence[KeyWrite]) -> An
     Raises InvalidUpdateError for a conflict, and whatever the key's reducer raises.
     """
     overwrites = [(node, unwrapped) for node, value in writes if (unwrapped := overwrite_of(value)) is not None]
+    if not overwrites:
+        return channel.update(key, old, writes)
     if len(overwrites) > 1:
         raise InvalidUpdateError(
             f"key {key!r}: nodes {', '.join(repr(node) for node, _ in overwrites)} overwrote it in one step;"
@@ -152,9 +154,7 @@ def fold(channel: Channel, key: str, old: Any, writes: Sequence[KeyWrite]) -> An
             key=key,
             node=overwrites[-1][0],
         )
-    if overwrites:
-        return overwrites[0][1].value
-    return channel.update(key, old, writes)
+    return overwrites[0][1].value
 
 
 def overwrite_of(value: Any) -> Overwrite | None:

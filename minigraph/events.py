@@ -26,7 +26,12 @@ _KINDS: dict[str, tuple[str, ...]] = {
 
 def wanted(kind: str, modes: frozenset[str]) -> bool:
     """Whether any of the requested modes shows events of this kind."""
-    return any(mode in modes for mode in _KINDS[kind])
+    return not modes.isdisjoint(_KINDS[kind])
+
+
+def kinds_of(modes: frozenset[str], *, stored: bool) -> frozenset[str]:
+    """The kinds of events that the requested modes show; a run that stores nothing has no checkpoints to show."""
+    return frozenset(kind for kind in _KINDS if wanted(kind, modes) and (stored or kind != "checkpoint"))
 
 
 def chunks(kind: str, step: int, payload: Any, modes: Sequence[str]) -> list[tuple[str, Any]]:

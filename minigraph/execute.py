@@ -89,7 +89,7 @@ class ThreadDriver:
             except StopIteration:
                 return
             answer = error = None
-            if isinstance(effect, Emit):
+            if type(effect) is Emit:
                 try:
                     yield effect.event
                 except GeneratorExit:

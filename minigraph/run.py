@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +63,7 @@ class Run:
     def __init__(self, scope: Scope, position: Position, *, fresh: bool) -> None:
         self.scope, self.graph, self.position = scope, scope.graph, position
         self.fresh = fresh
+        self.shown = events.kinds_of(scope.modes, stored=scope.saver is not None)
         self.done = 0
         self.interrupts: tuple[Interrupt, ...] = ()
         self.last_nodes: tuple[str, ...] = ()
@@ -85,9 +85,10 @@ class Run:
 
     def _steps(self) -> Steps:
         checkpoint = self.position.checkpoint
-        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, checkpoint))
-        if not self.fresh:
-            yield from self._emit("values", lambda: events.values(self.graph, checkpoint.values))
+        if "checkpoint" in self.shown:
+            yield self._event("checkpoint", events.checkpoint(self.scope, checkpoint))
+        if "values" in self.shown and not self.fresh:
+            yield self._event("values", events.values(self.graph, checkpoint.values))
         check_before = self.fresh
         while due := self.position.checkpoint.due:
             self._check_nodes(due)
@@ -96,23 +97,31 @@ class Run:
             if not todo and any(isinstance(self.position.results.get(task.id), Paused) for task in due):
                 yield from self._pause(due)
                 return
-            if not starting:
+            if not starting and self._held(due, check_before):
                 yield from self._gate(due, check_before)
-                if self.stopped:
-                    return
+                return
             yield from self._step(due, todo)
             if self.paused:
                 return
             check_before = True
             if not starting:
                 self.done += 1
-                self.last_nodes = tuple(sorted({task.node for task in due}))
-                if self.scope.after.intersection(task.node for task in due):
+                self.last_nodes = self.position.checkpoint.ran
+                if self.scope.after and not self.scope.after.isdisjoint(task.node for task in due):
                     yield from self._breakpoint()
                     return
 
+    def _held(self, due: Sequence[Task], check_before: bool) -> bool:
+        """Whether anything holds a step back: the step limit, a breakpoint, a request to drain."""
+        scope = self.scope
+        return (
+            self.done >= scope.recursion_limit
+            or scope.control.reason is not None
+            or (check_before and bool(scope.before) and not scope.before.isdisjoint(task.node for task in due))
+        )
+
     def _gate(self, due: Sequence[Task], check_before: bool) -> Steps:
-        """Everything that may hold a step back: the step limit, a breakpoint, a request to drain."""
+        """Ends a run that is held back: pauses at a breakpoint, raises otherwise."""
         if self.done >= self.scope.recursion_limit:
             yield from self.flush(last=True)
             raise GraphRecursionError(
@@ -122,19 +131,22 @@ class Run:
                 limit=self.scope.recursion_limit,
                 last_nodes=self.last_nodes,
             )
-        if check_before and self.scope.before.intersection(task.node for task in due):
+        if check_before and not self.scope.before.isdisjoint(task.node for task in due):
             yield from self._breakpoint()
-        elif self.scope.control.reason is not None:
+        else:
             yield from self.flush(last=True)
-            raise GraphDrained(self.scope.control.reason)
+            raise GraphDrained(self.scope.control.reason or "")
 
     def _breakpoint(self) -> Steps:
         self.stopped = True
-        yield from self._emit("updates", lambda: {"__interrupt__": ()})
+        if "updates" in self.shown:
+            yield self._event("updates", {"__interrupt__": ()})
 
-    def _todo(self, due: Sequence[Task]) -> list[Task]:
+    def _todo(self, due: Sequence[Task]) -> Sequence[Task]:
         """The due tasks that must run: not those that finished, nor those whose question has no answer yet."""
         results = self.position.results
+        if not results:
+            return due
         return [
             task
             for task in due
@@ -163,22 +175,26 @@ class Run:
                 self.scope.recursion_limit - self.done - 1, position.results.get(task.id))
             for task in todo
         )  # fmt: skip
-        for job in jobs:
-            if job.task.node != START:
-                yield from self._emit("task", functools.partial(events.task, job))
-        for task in due:  # what an earlier call left: finished siblings and open questions are shown again
-            result = None if task in todo else position.results.get(task.id)
+        if "task" in self.shown:
+            for job in jobs:
+                if job.task.node != START:
+                    yield self._event("task", events.task(job))
+        if len(todo) < len(due):
+            yield from self._show_earlier(due, todo)
+        yield from self._execute(due, jobs)
+        if any(isinstance(position.results[task.id], Paused) for task in due):
+            yield from self._end_paused(due)
+        else:
+            yield from self._complete(due, jobs)
+
+    def _show_earlier(self, due: Sequence[Task], todo: Sequence[Task]) -> Steps:
+        """Shows again what an earlier call left of this step: finished siblings and open questions."""
+        for task in due:
+            result = None if task in todo else self.position.results.get(task.id)
             if isinstance(result, Paused):
                 yield from self._show_pause(result)
-            elif isinstance(result, Finished):
-                finished = msgspec.structs.replace(result, cached=True)
-                yield from self._emit("updates", functools.partial(events.update, finished))
-        yield from self._execute(due, jobs)
-        paused = [r for task in due if isinstance(r := position.results[task.id], Paused)]
-        if paused:
-            yield from self._end_paused(due)
-            return
-        yield from self._complete(due, jobs)
+            elif isinstance(result, Finished) and "updates" in self.shown:
+                yield self._event("updates", events.update(msgspec.structs.replace(result, cached=True)))
 
     def _execute(self, due: Sequence[Task], jobs: tuple[Job, ...]) -> Steps:
         """Runs the jobs and records each result; results of siblings are stored while others still run."""
@@ -210,32 +226,30 @@ class Run:
         self, items: Sequence[Outcome | Event], failures: list[tuple[tuple[bool, str, int], BaseException]]
     ) -> Generator[Effect, Any, int]:
         """Takes what came; returns how many jobs ended."""
-        ended = 0
+        ended, position = 0, self.position
         for item in items:
             if isinstance(item, Event):
                 yield Emit(item)
                 continue
             ended += 1
-            yield from self._take(item)
             if item.error is not None:
                 failures.append((merge_order(item.job.task), item.error))
+            if item.result is not None:
+                position.results[item.result.task_id] = item.result
+                position.unsaved_results.append((position.checkpoint.id, item.result))
+                if self.shown:
+                    yield from self._show(item, item.result)
         return ended
 
-    def _take(self, outcome: Outcome) -> Steps:
-        result = outcome.result
-        if result is None:
-            return
-        position = self.position
-        position.results[result.task_id] = result
-        position.unsaved_results.append((position.checkpoint.id, result))
+    def _show(self, outcome: Outcome, result: Result) -> Steps:
         if isinstance(result, Paused):
             yield from self._show_pause(result)
         if result.node == START:
             return
-        if isinstance(result, Finished):
-            yield from self._emit("updates", lambda: events.update(result))
-        if not (isinstance(result, Finished) and result.cached):
-            yield from self._emit("task_result", lambda: events.task_result(outcome))
+        if isinstance(result, Finished) and "updates" in self.shown:
+            yield self._event("updates", events.update(result))
+        if "task_result" in self.shown and not (isinstance(result, Finished) and result.cached):
+            yield self._event("task_result", events.task_result(outcome))
 
     def _complete(self, due: Sequence[Task], jobs: Sequence[Job]) -> Steps:
         """Merges a finished step into the next checkpoint. A merge that fails leaves the step to be run again."""
@@ -259,9 +273,10 @@ class Run:
                 if isinstance(error, UnstorableValueError):
                     yield from self._refuse_step(jobs, error)
                 raise
-        if any(result.writes for _, result in pairs):
-            yield from self._emit("values", lambda: events.values(self.graph, new.values))
-        yield from self._emit("checkpoint", lambda: events.checkpoint(self.scope, new))
+        if "values" in self.shown and any(result.writes for _, result in pairs):
+            yield self._event("values", events.values(self.graph, new.values))
+        if "checkpoint" in self.shown:
+            yield self._event("checkpoint", events.checkpoint(self.scope, new))
 
     def _refuse_step(self, jobs: Iterable[Job], error: Exception) -> Steps:
         """A merge that failed is an error of this step: its tasks stay due and run again."""
@@ -275,10 +290,10 @@ class Run:
 
     def _show_pause(self, paused: Paused) -> Steps:
         open_now = paused.open
-        yield from self._emit("updates", lambda: {"__interrupt__": open_now})
-        yield from self._emit(
-            "values", lambda: events.paused_values(self.graph, self.position.checkpoint.values, open_now)
-        )
+        if "updates" in self.shown:
+            yield self._event("updates", {"__interrupt__": open_now})
+        if "values" in self.shown:
+            yield self._event("values", events.paused_values(self.graph, self.position.checkpoint.values, open_now))
 
     def _pause(self, due: Sequence[Task]) -> Steps:
         """Every task that could run has run before: the open questions are shown again."""
@@ -292,8 +307,8 @@ class Run:
         self.paused = True
         self.interrupts = open_questions(due, results)
         yield from self.flush(last=True)
-        if any(isinstance(result, Finished) and result.writes for result in results.values()):
-            yield from self._emit("values", lambda: events.values(self.graph, self.live_values()))
+        if "values" in self.shown and any(isinstance(r, Finished) and r.writes for r in results.values()):
+            yield self._event("values", events.values(self.graph, self.live_values()))
 
     def live_values(self) -> dict[str, Any]:
         """The state with the writes of finished tasks of the unfinished step merged in."""
@@ -325,12 +340,9 @@ class Run:
         if last and self.scope.durability == "async":
             yield Settle()
 
-    def _emit(self, kind: str, payload: Callable[[], Any]) -> Steps:
-        if kind == "checkpoint" and self.scope.saver is None:
-            return
-        if events.wanted(kind, self.scope.modes):
-            step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
-            yield Emit(Event(self.scope.path, kind, step, payload()))
+    def _event(self, kind: str, payload: Any) -> Emit:
+        step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
+        return Emit(Event(self.scope.path, kind, step, payload))
 
 
 def _waits(paused: Paused) -> bool:

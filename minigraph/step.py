@@ -35,11 +35,14 @@ def merge(
     child graph what was written is collected for its parent. Raises InvalidUpdateError for conflicting writes, and
     whatever a reducer raises.
     """
-    ordered = list(finished) if in_order else sorted(finished, key=lambda pair: merge_order(pair[0]))
+    ordered = list(finished)
+    if len(ordered) > 1 and not in_order:
+        ordered.sort(key=lambda pair: merge_order(pair[0]))
     writes = [(key, task.node, value) for task, result in ordered for key, value in result.writes]
     values = apply_writes(graph, checkpoint.values, writes)
     joins, names, deferred, sends = _arrivals(graph, checkpoint, ordered)
-    names -= {task.node for task in kept if not task.is_send}
+    if kept:
+        names -= {task.node for task in kept if not task.is_send}
     if not names and not kept:  # no node is due by an edge (Sends do not count): the deferred ones run now
         names, deferred = deferred | _complete_joins(graph, joins), set()
     written = checkpoint.written
@@ -72,7 +75,7 @@ def merge_order(task: Task) -> tuple[bool, str, int]:
 def due_tasks(checkpoint_id: str, names: Iterable[str], sends: Sequence[Send]) -> tuple[Task, ...]:
     """The tasks of a step: Sends in the order they were made, then nodes by name."""
     sent = [Task(task_id(checkpoint_id, s.node, i, True), s.node, i, s.arg) for i, s in enumerate(sends)]
-    return (*sent, *(Task(task_id(checkpoint_id, name, 0, False), name) for name in sorted(names)))
+    return (*sent, *[Task(task_id(checkpoint_id, name, 0, False), name) for name in sorted(names)])
 
 
 def apply_writes(
@@ -83,10 +86,11 @@ def apply_writes(
     for key, node, value in writes:
         by_key.setdefault(key, []).append((node, value))
     merged = dict(values)
-    for key, channel in graph.channels.items():
-        if key in by_key:
-            merged[key] = fold(channel, key, values.get(key, UNSET), by_key[key])
-        elif idle and key in merged and (aged := channel.idle(merged[key])) is not merged[key]:
+    for key in by_key if len(by_key) < 2 else [key for key in graph.channels if key in by_key]:
+        merged[key] = fold(graph.channels[key], key, values.get(key, UNSET), by_key[key])
+    for key in graph.aging if idle else ():
+        if key in merged and key not in by_key:
+            aged = graph.channels[key].idle(merged[key])
             if aged is UNSET:
                 del merged[key]
             else:

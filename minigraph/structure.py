@@ -128,11 +128,16 @@ class Graph:
     context_schema: Any = None
     joins_of: Mapping[str, tuple[Join, ...]] = field(init=False)
     untracked: frozenset[str] = field(init=False)
+    """The keys that are never stored."""
+    aging: tuple[str, ...] = field(init=False)
+    """The keys that change in a step which does not write them."""
 
     def __post_init__(self) -> None:
         of = {name: tuple(j for j in self.joins if name in j.sources) for name in (*self.nodes, START)}
         object.__setattr__(self, "joins_of", {name: joins for name, joins in of.items() if joins})
         object.__setattr__(self, "untracked", frozenset(k for k, c in self.channels.items() if not c.tracked))
+        aging = tuple(k for k, c in self.channels.items() if type(c).idle is not Channel.idle)
+        object.__setattr__(self, "aging", aging)
 
     def initial_values(self) -> dict[str, Any]:
         """The state of a thread that nothing has been written to."""

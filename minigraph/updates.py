@@ -42,8 +42,9 @@ def read_update(graph: Graph, node: str, value: Any) -> Update:
 
 
 def _parts(value: Any) -> Sequence[Any]:
-    has_command = isinstance(value, list | tuple) and any(isinstance(part, Command) for part in value)
-    return value if has_command else [value]
+    if isinstance(value, list | tuple) and any(isinstance(part, Command) for part in value):
+        return value
+    return (value,)
 
 
 def _read_command(graph: Graph, node: str, command: Command[Any], update: Update) -> None:
