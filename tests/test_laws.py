@@ -172,15 +172,16 @@ def test_another_merge_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_writes_in_order_of_arrival_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from minigraph.run import Run
+    from minigraph.work import Outcome
 
-    take = Run._take
+    take = Run._take_all
     last: list[str] = []
 
-    def in_order_of_arrival(self: Any, outcome: Any) -> Any:
-        last[:] = [outcome.job.task.node]
-        return take(self, outcome)
+    def in_order_of_arrival(self: Any, items: Any, failures: Any) -> Any:
+        last[:] = [item.job.task.node for item in items if isinstance(item, Outcome)][-1:] or last
+        return take(self, items, failures)
 
-    monkeypatch.setattr(Run, "_take", in_order_of_arrival)
+    monkeypatch.setattr(Run, "_take_all", in_order_of_arrival)
     monkeypatch.setattr(step, "merge_order", lambda task: (task.node == "".join(last), task.node))
     assert broken_by(laws.any_finishing_order, Schedule((1, 2, 0, 3))) == "any finishing order"
 
