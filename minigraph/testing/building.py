@@ -103,6 +103,7 @@ class _Builder:
             "fan_out": functools.partial(self.command, program, node),
             "ask": functools.partial(self.ask, program, node, 1),
             "ask_twice": functools.partial(self.ask, program, node, 2),
+            "ask_and_fail": functools.partial(self.ask_and_fail, program, node, place),
             "call_child": self.child_caller(program, node, place),
         }
         act: Callable[[Any], Any] = acts.get(node.kind, functools.partial(self.update, node))
@@ -145,6 +146,12 @@ class _Builder:
         update = self.update(node, state)
         if "log" in program.keys:
             update["log"] = [f"{node.name}?{answers!r}"]
+        return update
+
+    def ask_and_fail(self, program: Program, node: NodeSpec, place: str, state: Any) -> dict[str, Any]:
+        update = self.ask(program, node, 1, state)
+        if self.ledger.first(place):
+            raise Flaky(node.name)
         return update
 
     def child_caller(self, program: Program, node: NodeSpec, place: str) -> Callable[[Any], Any]:

@@ -25,11 +25,14 @@ class Crash(BaseException):
 
 
 class CrashLawError(AssertionError):
-    """A crash changed how a run ended, or a finished task ran twice; `crash` says where the run was stopped."""
+    """A crash changed how a run ended, or a finished task ran twice (`ran_again`).
 
-    def __init__(self, crash: str, what: str) -> None:
+    `crash` says where the run was stopped.
+    """
+
+    def __init__(self, crash: str, what: str, ran_again: bool = False) -> None:
         super().__init__(f"stopped {crash}: {what}")
-        self.crash = crash
+        self.crash, self.ran_again = crash, ran_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +129,8 @@ def crash_everywhere(
     `graph_builder` makes the graph with the saver it is given (a fresh one after each crash, as a new process
     would). `answers` answers its questions: by question value, in order of asking, or by a function of the
     Interrupt. `failures` are exceptions that nodes raise and that going on is the remedy for. `limit` takes that many
-    crash points, spread evenly, where there are more. Raises CrashLawError where the end, or the states on the way,
-    differ from the run without a crash, or where a task ran again whose end was stored.
+    crash points, spread evenly, where there are more. Raises CrashLawError where the end, or the states or results on
+    the way, differ from the run without a crash, or where a task ran again whose end was stored.
     """
     driver = _Driver(graph_builder, input, answers, failures, rounds)
     saver = CrashingSaver(make_saver())
@@ -150,7 +153,8 @@ def crash_everywhere(
     return CrashReport(saver.writes, crashes)
 
 
-Ending = list[tuple[str, int, Any, tuple[str, ...]]]
+Ending = list[tuple[str, int, Any, tuple[str, ...], list[tuple[str, Any]]]]
+"""The history: of each checkpoint its source, step, state, what is due, and the results stored for it."""
 
 
 class _Driver:
@@ -181,7 +185,7 @@ class _Driver:
                         return _history(graph, self.config)
                     graph.invoke(given, self.config)
                     if self.ran_again:
-                        raise CrashLawError(where, self.ran_again[0])
+                        raise CrashLawError(where, self.ran_again[0], ran_again=True)
                 except Crash:
                     spare.finished = saver.finished
                     graph = self._graph(spare, spare)
@@ -219,10 +223,14 @@ _DONE = object()
 
 def _history(graph: CompiledGraph, config: Mapping[str, Any]) -> Ending:
     return [
-        (shot.metadata["source"], shot.metadata["step"], shot.values, shot.next)
+        (shot.metadata["source"], shot.metadata["step"], shot.values, shot.next, _results(shot))
         for shot in graph.get_state_history(config)
         if shot.metadata is not None
     ]
+
+
+def _results(shot: StateSnapshot) -> list[tuple[str, Any]]:
+    return [(task.name, task.result) for task in shot.tasks if task.result is not None]
 
 
 def _difference(wanted: Ending, found: Ending) -> str:

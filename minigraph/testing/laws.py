@@ -14,25 +14,13 @@ from minigraph.compiled import CompiledGraph
 from minigraph.records import Checkpoint, Finished, Result, Stored, Task
 from minigraph.testing.building import build
 from minigraph.testing.engines import minigraph_engine
+from minigraph.testing.law_error import LawError, demand_same
 from minigraph.testing.mutation import changed, snapshot
 from minigraph.testing.programs import Fork, Input, Program, Replay
 from minigraph.testing.scheduling import Schedule
-from minigraph.testing.traces import Entry, Trace, async_stream, first_difference, plain, plain_state, run
+from minigraph.testing.thread_laws import THREAD_LAWS
+from minigraph.testing.traces import Entry, Trace, async_stream, plain, plain_state, run
 from minigraph.types import UNSET
-
-
-class LawError(AssertionError):
-    """A law was broken; `law` is its name."""
-
-    def __init__(self, law: str, what: str) -> None:
-        super().__init__(f"{law}: {what}")
-        self.law = law
-
-
-def _demand_same(law: str, left: Any, right: Any) -> None:
-    if found := first_difference(left, right):
-        raise LawError(law, found)
-
 
 # ------------------------------------------------------------------------- programs
 
@@ -54,16 +42,16 @@ def any_finishing_order(program: Program, schedule: Schedule) -> None:
         if {call.ended for call in pair} == {"failed", "refused"}:
             left, right = (Trace(trace.calls[:number], ()) for trace in (left, right))
             break
-    _demand_same("any finishing order", left, right)
+    demand_same("any finishing order", left, right)
 
 
 def sync_equals_async(program: Program) -> None:
     """Threads and asyncio give the same. Not compared: how a failing step looked before its siblings ran again."""
     left, right = run(program), run(program, stream=async_stream)
     if any(call.ended == "failed" for call in left.calls):
-        _demand_same("sync equals async", (left.end, left.history), (right.end, right.history))
+        demand_same("sync equals async", (left.end, left.history), (right.end, right.history))
     else:
-        _demand_same("sync equals async", left, right)
+        demand_same("sync equals async", left, right)
 
 
 def answers_known_before(program: Program) -> None:
@@ -71,9 +59,9 @@ def answers_known_before(program: Program) -> None:
     short = replace(program, turns=tuple(turn for turn in program.turns if isinstance(turn, Input)) or (Input(0),))
     asked, knew = run(short), run(short, knows_answers=True)
     if asked.calls[-1].ended == "refused" or knew.calls[-1].ended == "refused":
-        _demand_same("answers known before", asked.calls[-1].ended, knew.calls[-1].ended)
+        demand_same("answers known before", asked.calls[-1].ended, knew.calls[-1].ended)
     elif _complete(asked) and _complete(knew):
-        _demand_same("answers known before", (asked.end, asked.history), (knew.end, knew.history))
+        demand_same("answers known before", (asked.end, asked.history), (knew.end, knew.history))
 
 
 def _complete(trace: Trace) -> bool:
@@ -85,7 +73,7 @@ def savers_agree(program: Program, *savers: Saver) -> None:
     """Every saver leads to the same trace; each is compared with the one in memory."""
     wanted = run(program)
     for saver in savers:
-        _demand_same(f"savers agree ({type(saver).__name__})", wanted, run(program, saver=saver))
+        demand_same(f"savers agree ({type(saver).__name__})", wanted, run(program, saver=saver))
 
 
 def history_folds_to_state(program: Program) -> None:
@@ -106,7 +94,7 @@ def check_history(graph: CompiledGraph, saver: Saver, thread_id: str) -> None:
             continue
         wanted, found = _folded(graph, parent), checkpoint.values
         law = f"history folds to the state (step {checkpoint.step})"
-        _demand_same(law, plain_state(wanted), plain_state(found))
+        demand_same(law, plain_state(wanted), plain_state(found))
 
 
 def _folded(graph: CompiledGraph, parent: Stored) -> dict[str, Any]:
@@ -142,7 +130,7 @@ def forks_leave_their_parent(program: Program) -> None:
             return
         older = _stored(saver)
         run(replace(program, turns=(branch,)), saver=saver, graph=graph)
-        _demand_same("a fork leaves its parent", older, _stored(saver)[: len(older)])
+        demand_same("a fork leaves its parent", older, _stored(saver)[: len(older)])
 
 
 def _stored(saver: Saver) -> tuple[tuple[Checkpoint, tuple[Result, ...]], ...]:
@@ -170,8 +158,8 @@ def replay_equals_original(program: Program) -> None:
         assert forked.parent is not None, "a branch has a parent"
         rest = [e for e in original.history if _newer(original, e, forked.parent)]
         law = f"a replay equals the original (from checkpoint {forked.parent})"
-        _demand_same(law, tuple(_state(e) for e in rest), tuple(_state(e) for e in branch[:-1]))
-        _demand_same(law, original.end, again.end)
+        demand_same(law, tuple(_state(e) for e in rest), tuple(_state(e) for e in branch[:-1]))
+        demand_same(law, original.end, again.end)
 
 
 def _newer(trace: Trace, entry: Entry, place: int) -> bool:
@@ -188,6 +176,7 @@ PROGRAM_LAWS: tuple[Callable[[Program], None], ...] = (
     history_folds_to_state,
     forks_leave_their_parent,
     replay_equals_original,
+    *THREAD_LAWS,
 )
 """The laws that need nothing but a program."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,25 @@ class Table:
         self.ended += other.ended
         self.outside += other.outside
         self.different += other.different
+
+    @classmethod
+    def read(cls, text: str) -> Table:
+        """The table that `lines` wrote. Raises ValueError where there is none, or where it has differences."""
+        rows = dict(re.findall(r"^\| (.+) \| (\d+) \|$", text, re.MULTILINE))
+        counts = {name: int(count) for name, count in rows.items()}
+        if counts.get("differences") != 0:
+            raise ValueError(f"a table to add up has a row `differences`, and it is 0; here it is {rows}")
+
+        def part(start: str) -> Counter[str]:
+            return Counter({n.removeprefix(start): count for n, count in counts.items() if n.startswith(start)})
+
+        return cls(
+            counts["programs compared"],
+            counts["calls compared"],
+            counts["checkpoints compared"],
+            part("calls that ended: "),
+            part("outside the contract: "),
+        )
 
     def lines(self) -> list[str]:
         """The table in Markdown."""

@@ -22,6 +22,7 @@ Kind = Literal[
     "fan_out",  # Command with a Send for each of its targets
     "ask",  # asks one question
     "ask_twice",  # asks two
+    "ask_and_fail",  # asks one, and fails the first time that it has its answer; not drawn
     "fail_once",  # fails the first time it is called
     "retry",  # fails the first time, and is tried again at once
     "call_child",  # calls a child graph inside its function
