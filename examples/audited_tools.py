@@ -21,13 +21,15 @@ from typing import Annotated, TypedDict
 from minigraph import START, StateGraph
 from tools import RECORD_EMAIL, AuditedTools, AuditLog, Mailer, ToolCall, ToolContext, calculate, send_email_tool
 
-MAIL: dict[str, object] = {"to": "marit@example.org", "subject": "Your refund", "body": "You get back 120 EUR."}
+Call = tuple[str, str, dict[str, object]]
+SUM: Call = ("c1", "calculate", {"expression": "240 * 50 // 100"})
+TEXT: dict[str, object] = {"to": "marit@example.org", "subject": "Your refund", "body": "You get back 120 EUR."}
 
 
 class State(TypedDict):
     """Calls as a model would make them, who approved them, and what came of them."""
 
-    calls: list[tuple[str, str, dict[str, object]]]
+    calls: list[Call]
     approved_by: str | None
     results: Annotated[list[str], operator.add]
 
@@ -44,11 +46,9 @@ def main(path: Path) -> None:
             return {"results": [f"[{item.kind}] {item.content.split(' (Message-ID')[0]}" for item in results]}
 
         graph = StateGraph(State).add_node(run_tools).add_edge(START, "run_tools").compile()
-        sums, mail = ("c1", "calculate", {"expression": "240 * 50 // 100"}), ("c3", "send_email", MAIL)
-        asked = [sums, ("c2", "refund", {}), mail]
-        print("\n".join(graph.invoke({"calls": asked, "approved_by": None})["results"]))
-        again = {"calls": [mail, mail], "approved_by": "Ann"}
-        print("\n".join(graph.invoke(again)["results"]))
+        asked: list[Call] = [SUM, ("c2", "refund", {}), ("c3", "send_email", TEXT)]
+        print("\n".join(graph.invoke({"calls": asked, "approved_by": None, "results": []})["results"]))
+        print("\n".join(graph.invoke({"calls": asked[2:] * 2, "approved_by": "Ann", "results": []})["results"]))
         print(f"mails: {len(mailer.deliveries())}")
         print("log:", ", ".join(f"{row.tool} {row.kind}" for row in log.rows()))
 

@@ -42,7 +42,7 @@ def main() -> None:
     """Run once, list the history, then branch twice from the step before `quote`."""
     graph = StateGraph(State).add_sequence([quote, answer]).add_edge(START, "quote").compile(InMemorySaver())
     config = {"configurable": {"thread_id": "offer"}}
-    graph.invoke({"seats": 1}, config)
+    graph.invoke({"seats": 1, "eur": 0, "answer": ""}, config)
     history = list(graph.get_state_history(config))[::-1]
     for place, moment in enumerate(history):
         assert moment.metadata is not None

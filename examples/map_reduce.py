@@ -15,10 +15,11 @@ from minigraph import START, Send, StateGraph
 from minigraph.checkpoint.memory import InMemorySaver
 
 
-class State(TypedDict):
-    """`lengths` merges dicts with |, so each task may add its own entry."""
-
+class Trip(TypedDict):  # what the caller gives
     cities: list[str]
+
+
+class State(Trip):  # `lengths` merges dicts with |, so each task may add its own entry
     lengths: Annotated[dict[str, int], operator.or_]
     total: int
 
@@ -44,7 +45,7 @@ def add_up(state: State) -> dict[str, int]:
 
 if __name__ == "__main__":
     graph = (
-        StateGraph(State)
+        StateGraph(State, input_schema=Trip)
         .add_node(count)
         .add_node(add_up)
         .add_conditional_edges(START, hand_out, ["count"])

@@ -44,7 +44,7 @@ if __name__ == "__main__":
         .add_edge(["price", "bookings"], "answer")
         .compile()
     )
-    print(graph.invoke({"found": []}))
+    print(graph.invoke({"found": [], "answer": ""}))
     graph = (
         StateGraph(State)
         .add_node(answer)
@@ -54,6 +54,6 @@ if __name__ == "__main__":
         .compile()
     )
     try:
-        graph.invoke({"found": ["9 seats taken"]})
+        graph.invoke({"found": ["9 seats taken"], "answer": ""})
     except InvalidUpdateError as error:
         print(f"a plain key takes one write a step: key {error.key!r}, written last by {error.node!r}")

@@ -43,7 +43,7 @@ def run(file: str, process: str) -> None:
     with SqliteSaver(file) as saver:
         graph = StateGraph(State).add_sequence([calculate, approve]).add_edge(START, "calculate").compile(saver)
         if process == "1":
-            paused = graph.invoke({"sent": False}, config)
+            paused = graph.invoke({"amount": 0, "sent": False}, config)
             print(f"process 1: the run waits with {paused['__interrupt__'][0].value!r}")
         else:
             print(f"process 2: next is {graph.get_state(config).next}, the step before is not run again")

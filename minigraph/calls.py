@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from minigraph import events, snapshots
 from minigraph.branching import reopen_child
@@ -14,6 +14,7 @@ from minigraph.effects import Effect
 from minigraph.errors import GraphDefinitionError, GraphInterrupt, nearest
 from minigraph.opening import open_run
 from minigraph.run import Run
+from minigraph.signatures import Breakpoints, Version
 from minigraph.state import ROOT, View, storable_classes
 from minigraph.step import handed_back
 from minigraph.structure import Graph
@@ -21,9 +22,7 @@ from minigraph.types import START, Command, GraphOutput, RunControl, RunnableCon
 
 if TYPE_CHECKING:
     from minigraph.compiled import CompiledGraph
-
-Breakpoints = Sequence[str] | Literal["*"] | None
-Version = Literal["v1", "v2"]
+    from minigraph.threads import Threads
 
 
 class JoinNeverFiredWarning(UserWarning):
@@ -231,7 +230,7 @@ def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
     )
 
 
-def root_scope(compiled: CompiledGraph, config: Mapping[str, Any] | None, durability: str | None) -> Scope:
+def root_scope(compiled: Threads, config: Mapping[str, Any] | None, durability: str | None) -> Scope:
     config = cast(RunnableConfig, dict(config or {}))
     configurable = config.get("configurable") or {}
     if compiled.checkpointer is True:

@@ -5,36 +5,44 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, cast, overload
 
-from minigraph import snapshots
 from minigraph.calls import (
-    Breakpoints,
     Call,
     Shape,
-    Version,
     at_checkpoint,
     at_head,
     breakpoints,
     check_version,
     checked_saver,
-    checkpoint_id_of,
-    root_scope,
     storable_types,
 )
-from minigraph.context import Scope, current
+from minigraph.context import current
 from minigraph.execute import AsyncDriver, ThreadDriver
 from minigraph.opening import REPLAY
+from minigraph.signatures import (
+    AnyContextT,
+    AnyInputT,
+    AnyOutputT,
+    AnyStateT,
+    Breakpoints,
+    Config,
+    FieldsT,
+    OutputOptions,
+    ResumeOptions,
+    StreamOptions,
+    Version,
+)
 from minigraph.structure import Graph
+from minigraph.threads import Threads
 from minigraph.types import (
     UNSET,
     Command,
     Durability,
+    GraphOutput,
     RunControl,
-    RunnableConfig,
-    StateSnapshot,
-    StateUpdate,
     StreamMode,
+    StreamPart,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +53,12 @@ if TYPE_CHECKING:
     from minigraph.graph import StateGraph
 
 
-class CompiledGraph:
+class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutputT]):
     """A graph that runs. Made by `StateGraph.compile()`; safe to share between threads and event loops."""
 
     def __init__(
         self,
-        builder: StateGraph[Any, Any, Any, Any],
+        builder: StateGraph[AnyStateT, AnyContextT, AnyInputT, AnyOutputT],
         graph: Graph,
         checkpointer: Saver | bool | None,
         cache: Cache | None,
@@ -71,12 +79,40 @@ class CompiledGraph:
 
     # --------------------------------------------------------------------- run
 
+    @overload
     def invoke(
         self,
-        input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
         *,
-        context: Any = None,
+        version: Literal["v2"],
+        **options: Unpack[OutputOptions[AnyContextT]],
+    ) -> GraphOutput[AnyOutputT]: ...
+
+    @overload
+    def invoke(
+        self: CompiledGraph[AnyStateT, AnyContextT, AnyInputT, FieldsT],
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        version: Literal["v1"] = "v1",
+        **options: Unpack[OutputOptions[AnyContextT]],
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def invoke(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        **options: Unpack[ResumeOptions[AnyContextT]],
+    ) -> Any: ...
+
+    def invoke(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        context: AnyContextT | None = None,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Breakpoints = None,
@@ -103,12 +139,32 @@ class CompiledGraph:
         _run(call, input)
         return call.output(output_keys, version)
 
+    @overload
     def stream(
         self,
-        input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
         *,
-        context: Any = None,
+        version: Literal["v2"],
+        **options: Unpack[StreamOptions[AnyContextT]],
+    ) -> Iterator[StreamPart]: ...
+
+    @overload
+    def stream(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        version: Version = "v1",
+        **options: Unpack[StreamOptions[AnyContextT]],
+    ) -> Iterator[Any]: ...
+
+    def stream(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        context: AnyContextT | None = None,
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         interrupt_before: Breakpoints = None,
         interrupt_after: Breakpoints = None,
@@ -142,12 +198,40 @@ class CompiledGraph:
                 yield from shape.chunks(event)
         call.ended()
 
+    @overload
     async def ainvoke(
         self,
-        input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
         *,
-        context: Any = None,
+        version: Literal["v2"],
+        **options: Unpack[OutputOptions[AnyContextT]],
+    ) -> GraphOutput[AnyOutputT]: ...
+
+    @overload
+    async def ainvoke(
+        self: CompiledGraph[AnyStateT, AnyContextT, AnyInputT, FieldsT],
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        version: Literal["v1"] = "v1",
+        **options: Unpack[OutputOptions[AnyContextT]],
+    ) -> dict[str, Any]: ...
+
+    @overload
+    async def ainvoke(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        **options: Unpack[ResumeOptions[AnyContextT]],
+    ) -> Any: ...
+
+    async def ainvoke(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        context: AnyContextT | None = None,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Breakpoints = None,
@@ -168,12 +252,32 @@ class CompiledGraph:
         await _arun(call, input)
         return call.output(output_keys, version)
 
+    @overload
+    def astream(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        version: Literal["v2"],
+        **options: Unpack[StreamOptions[AnyContextT]],
+    ) -> AsyncIterator[StreamPart]: ...
+
+    @overload
+    def astream(
+        self,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
+        *,
+        version: Version = "v1",
+        **options: Unpack[StreamOptions[AnyContextT]],
+    ) -> AsyncIterator[Any]: ...
+
     async def astream(
         self,
-        input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        input: AnyInputT | Command[Any] | None,
+        config: Config = None,
         *,
-        context: Any = None,
+        context: AnyContextT | None = None,
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         interrupt_before: Breakpoints = None,
         interrupt_after: Breakpoints = None,
@@ -206,110 +310,35 @@ class CompiledGraph:
 
     # ---------------------------------------------------------------- in words
 
-    def resume(self, config: Mapping[str, Any], answer: Any = UNSET, **options: Any) -> Any:
+    def resume(
+        self, config: Mapping[str, Any], answer: Any = UNSET, **options: Unpack[ResumeOptions[AnyContextT]]
+    ) -> Any:
         """Goes on at the thread's head: after a pause with an answer, after a failure or a breakpoint without one.
 
         The options are those of `invoke`. Raises UnknownInterruptError for an answer that no open question waits for.
         """
-        return self.invoke(None if answer is UNSET else Command(resume=answer), at_head(config), **options)
+        return cast(Any, self.invoke)(None if answer is UNSET else Command(resume=answer), at_head(config), **options)
 
-    async def aresume(self, config: Mapping[str, Any], answer: Any = UNSET, **options: Any) -> Any:
+    async def aresume(
+        self, config: Mapping[str, Any], answer: Any = UNSET, **options: Unpack[ResumeOptions[AnyContextT]]
+    ) -> Any:
         """The same as `resume`."""
-        return await self.ainvoke(None if answer is UNSET else Command(resume=answer), at_head(config), **options)
+        return await cast(Any, self.ainvoke)(
+            None if answer is UNSET else Command(resume=answer), at_head(config), **options
+        )
 
-    def replay(self, config: Mapping[str, Any], **options: Any) -> Any:
+    def replay(self, config: Mapping[str, Any], **options: Unpack[ResumeOptions[AnyContextT]]) -> Any:
         """Runs again from the checkpoint in the config, as a branch; what was there before stays.
 
         A checkpoint with nothing due is left as it is. The options are those of `invoke`.
         """
-        return self.invoke(REPLAY, at_checkpoint(config), **options)
+        return cast(Any, self.invoke)(REPLAY, at_checkpoint(config), **options)
 
-    async def areplay(self, config: Mapping[str, Any], **options: Any) -> Any:
+    async def areplay(self, config: Mapping[str, Any], **options: Unpack[ResumeOptions[AnyContextT]]) -> Any:
         """The same as `replay`."""
-        return await self.ainvoke(REPLAY, at_checkpoint(config), **options)
+        return await cast(Any, self.ainvoke)(REPLAY, at_checkpoint(config), **options)
 
-    def fork(self, config: Mapping[str, Any], values: Any = None, as_node: str | None = None) -> dict[str, Any]:
-        """Makes a branch at the checkpoint in the config, edited where `values` are given; returns the branch's config.
-
-        The branch is the thread's head from now on; go on with `resume(config)`.
-        """
-        as_node = "__copy__" if values is None and as_node is None else as_node
-        return self.update_state(at_checkpoint(config), values, as_node)
-
-    async def afork(self, config: Mapping[str, Any], values: Any = None, as_node: str | None = None) -> dict[str, Any]:
-        """The same as `fork`."""
-        as_node = "__copy__" if values is None and as_node is None else as_node
-        return await self.aupdate_state(at_checkpoint(config), values, as_node)
-
-    # ------------------------------------------------------------------- threads
-
-    def get_state(self, config: Mapping[str, Any], *, subgraphs: bool = False) -> StateSnapshot:
-        """The thread as it is now; with a checkpoint_id in the config, as it was then.
-
-        Raises ValueError without a checkpointer, UnknownCheckpointError for an id that is not stored.
-        """
-        return cast(
-            StateSnapshot, self._drive(config, lambda scope, at: snapshots.snapshot(scope, at, subgraphs=subgraphs))
-        )
-
-    async def aget_state(self, config: Mapping[str, Any], *, subgraphs: bool = False) -> StateSnapshot:
-        """The same as `get_state`."""
-        result = await self._adrive(config, lambda scope, at: snapshots.snapshot(scope, at, subgraphs=subgraphs))
-        return cast(StateSnapshot, result)
-
-    def get_state_history(
-        self,
-        config: Mapping[str, Any],
-        *,
-        filter: Mapping[str, Any] | None = None,
-        before: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-    ) -> Iterator[StateSnapshot]:
-        """The thread's checkpoints, newest first; `filter` compares metadata, `before` is the config of one of them."""
-        wanted, older = dict(filter or {}), checkpoint_id_of(before)
-        yield from self._drive(config, lambda scope, at: snapshots.history(scope, at, older, limit, wanted))
-
-    async def aget_state_history(
-        self,
-        config: Mapping[str, Any],
-        *,
-        filter: Mapping[str, Any] | None = None,
-        before: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[StateSnapshot]:
-        """The same as `get_state_history`."""
-        wanted, older = dict(filter or {}), checkpoint_id_of(before)
-        for shot in await self._adrive(config, lambda scope, at: snapshots.history(scope, at, older, limit, wanted)):
-            yield shot
-
-    def update_state(
-        self, config: Mapping[str, Any], values: Any, as_node: str | None = None, task_id: str | None = None
-    ) -> dict[str, Any]:
-        """Edits the thread as if `as_node` (default: the node that ran last) had returned `values`.
-
-        Writes a checkpoint and returns its config. At an older checkpoint it makes a branch, which becomes the head.
-        Raises InvalidUpdateError for unknown keys or nodes and where the node is ambiguous.
-        """
-        return self.bulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
-
-    async def aupdate_state(
-        self, config: Mapping[str, Any], values: Any, as_node: str | None = None, task_id: str | None = None
-    ) -> dict[str, Any]:
-        """The same as `update_state`."""
-        return await self.abulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
-
-    def bulk_update_state(
-        self, config: Mapping[str, Any], supersteps: Sequence[Sequence[StateUpdate]]
-    ) -> dict[str, Any]:
-        """Several edits in one transaction: each inner list is one step and makes one checkpoint."""
-        return cast(dict[str, Any], self._drive(config, lambda scope, at: snapshots.update(scope, at, supersteps)))
-
-    async def abulk_update_state(
-        self, config: Mapping[str, Any], supersteps: Sequence[Sequence[StateUpdate]]
-    ) -> dict[str, Any]:
-        """The same as `bulk_update_state`."""
-        result = await self._adrive(config, lambda scope, at: snapshots.update(scope, at, supersteps))
-        return cast(dict[str, Any], result)
+    # ------------------------------------------------------------------- the rest
 
     def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
         """Forgets cached results, of some nodes or of all."""
@@ -340,27 +369,6 @@ class CompiledGraph:
         call = Call(self, None, None, ())
         await _arun(call, input)
         return call.handed_back(parent)
-
-    def _drive(self, config: Mapping[str, Any], make: Any) -> Any:
-        scope = self._thread(config)
-        with ThreadDriver(scope.saver) as driver:
-            return driver.result(make(scope, checkpoint_id_of(config)))
-
-    async def _adrive(self, config: Mapping[str, Any], make: Any) -> Any:
-        scope = self._thread(config)
-        return await AsyncDriver(scope.saver, scope).result(make(scope, checkpoint_id_of(config)))
-
-    def _thread(self, config: Mapping[str, Any]) -> Scope:
-        """The scope for looking at a thread, or at a child graph's namespace in it."""
-        if self.checkpointer is None or isinstance(self.checkpointer, bool):
-            raise ValueError("no checkpointer is set: compile(checkpointer=...) to keep threads that can be looked at")
-        scope = root_scope(self, config, None)
-        namespace = (config.get("configurable") or {}).get("checkpoint_ns") or ""
-        child: CompiledGraph | None = self
-        for part in namespace.split("|") if namespace else ():
-            node = child.graph.nodes.get(part.split(":")[0]) if child is not None else None
-            child = node.child if node is not None else None
-        return snapshots.child_scope(scope, child, namespace)
 
 
 def _run(call: Call, input: Any) -> None:

@@ -1,10 +1,10 @@
-"""What a run asks of the world. `run.py` and `threads.py` yield these; the drivers in `execute.py` carry them out."""
+"""What a run asks of the world. `run.py` and `snapshots.py` yield these; the drivers in `execute.py` carry them out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from minigraph.context import Event
 from minigraph.records import Write
@@ -71,4 +71,6 @@ class Emit:
     event: Event
 
 
+Found = TypeVar("Found")
+"""What a generator of effects returns at its end."""
 Effect = Load | History | Save | Settle | Start | Wait | Stop | Emit

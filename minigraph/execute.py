@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Any
 
 from minigraph.context import Event, Scope
-from minigraph.effects import Effect, Emit, History, Load, Save, Settle, Start, Stop, Wait
+from minigraph.effects import Effect, Emit, Found, History, Load, Save, Settle, Start, Stop, Wait
 from minigraph.errors import RunAbandoned
 from minigraph.types import START
 from minigraph.work import Invoke, Job, Outcome, Sleep, Work, failed, work
@@ -110,10 +110,10 @@ class ThreadDriver:
         except (StopIteration, RunAbandoned):
             return
 
-    def result(self, steps: Generator[Effect, Any, Any]) -> Any:
+    def result(self, steps: Generator[Effect, Any, Found]) -> Found:
         """Runs a generator of effects that emits nothing, and returns what it returns."""
 
-        kept: list[Any] = []
+        kept: list[Found] = []
         for _ in self.events(_keep(steps, kept)):
             pass
         return kept[0]
@@ -273,10 +273,10 @@ class AsyncDriver:
         except (StopIteration, RunAbandoned):
             return
 
-    async def result(self, steps: Generator[Effect, Any, Any]) -> Any:
+    async def result(self, steps: Generator[Effect, Any, Found]) -> Found:
         """Runs a generator of effects that emits nothing, and returns what it returns."""
 
-        kept: list[Any] = []
+        kept: list[Found] = []
         async for _ in self.events(_keep(steps, kept)):
             pass
         return kept[0]
@@ -415,7 +415,7 @@ class AsyncDriver:
             saving.result()
 
 
-def _keep(steps: Generator[Effect, Any, Any], into: list[Any]) -> Generator[Effect, Any, None]:
+def _keep(steps: Generator[Effect, Any, Found], into: list[Found]) -> Generator[Effect, Any, None]:
     """The same effects; what the generator returns is put into a list."""
     into.append((yield from steps))
 

@@ -6,11 +6,11 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, get_origin, get_type_hints
 
 from minigraph.channels import Channel, copied
 from minigraph.errors import GraphDefinitionError, listing, nearest
+from minigraph.signatures import ContextT, InputT, OutputT, Retry, StateT, Timeout
 from minigraph.state import ROOT, Schema, View, first_parameter_schema, merge_channels, read_schema
 from minigraph.structure import Callee, Graph, Join, Node, Router, function_name
 from minigraph.types import END, START, CachePolicy, Command, RetryPolicy, Send, TimeoutPolicy
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.compiled import CompiledGraph
-
-if TYPE_CHECKING:  # defaults of type variables are Python 3.13's; the checkers know them before
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    StateT = TypeVarWithDefault("StateT")
-    ContextT = TypeVarWithDefault("ContextT", default=None)
-    InputT = TypeVarWithDefault("InputT", default=StateT)
-    OutputT = TypeVarWithDefault("OutputT", default=StateT)
-else:
-    StateT, ContextT, InputT, OutputT = map(TypeVar, ("StateT", "ContextT", "InputT", "OutputT"))
-Retry = RetryPolicy | Sequence[RetryPolicy] | None
-Timeout = float | timedelta | TimeoutPolicy | None
 
 
 @dataclass(slots=True)
@@ -248,7 +236,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         interrupt_after: Sequence[str] | Literal["*"] | None = None,
         executor: Executor | None = None,
         name: str = "graph",
-    ) -> CompiledGraph:
+    ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """Checks the graph and freezes it. Later edits of the builder do not reach what was compiled.
 
         `checkpointer` stores every step; True (for a graph used inside another) keeps a memory of its own in the

@@ -12,7 +12,7 @@ from minigraph import events
 from minigraph.branching import branch, reopen_parents
 from minigraph.channels import LastValue
 from minigraph.context import Scope
-from minigraph.effects import Effect, Emit, History, Load, Save, Start, Wait
+from minigraph.effects import Effect, Emit, Found, History, Load, Save, Start, Wait
 from minigraph.errors import InvalidUpdateError, UnknownCheckpointError, listing, nearest
 from minigraph.identifiers import child_namespace
 from minigraph.opening import (
@@ -31,10 +31,10 @@ from minigraph.structure import Graph
 from minigraph.types import END, START, StateSnapshot, StateUpdate, TaskSnapshot
 from minigraph.work import Job, Outcome
 
-Read = Generator[Effect, Any, Any]
+Read = Generator[Effect, Any, Found]
 
 
-def snapshot(scope: Scope, checkpoint_id: str | None, *, subgraphs: bool = False) -> Read:
+def snapshot(scope: Scope, checkpoint_id: str | None, *, subgraphs: bool = False) -> Read[StateSnapshot]:
     """The thread as it is now, or as it was at a checkpoint. A thread that never ran gives an empty snapshot."""
     stored = yield from load(scope, checkpoint_id)
     if stored is None:
@@ -45,7 +45,7 @@ def snapshot(scope: Scope, checkpoint_id: str | None, *, subgraphs: bool = False
 
 def history(
     scope: Scope, checkpoint_id: str | None, before: str | None, limit: int | None, wanted: Mapping[str, Any]
-) -> Read:
+) -> Read[list[StateSnapshot]]:
     """The thread's snapshots, newest first."""
     for given in (checkpoint_id, before):
         if given is not None:
@@ -113,7 +113,7 @@ def _where_child_ran(scope: Scope, task: Task, result: Result | None) -> dict[st
     return events.config_of(scope.thread_id, namespace, None)
 
 
-def _with_children(scope: Scope, shot: StateSnapshot, subgraphs: bool) -> Read:
+def _with_children(scope: Scope, shot: StateSnapshot, subgraphs: bool) -> Read[StateSnapshot]:
     """Fills in, for tasks that run a child graph, its state or where to find it."""
     tasks = []
     for task in shot.tasks:
@@ -152,7 +152,9 @@ def unknown_graph(keys: Iterable[str] = ()) -> Graph:
 # ------------------------------------------------------------------------------ edits
 
 
-def update(scope: Scope, checkpoint_id: str | None, supersteps: Sequence[Sequence[StateUpdate]]) -> Read:
+def update(
+    scope: Scope, checkpoint_id: str | None, supersteps: Sequence[Sequence[StateUpdate]]
+) -> Read[dict[str, Any]]:
     """Edits a thread as if nodes had run, one checkpoint for each list of updates; gives the new configuration.
 
     On the head, finished siblings, joins and tasks that the updates do not stand for stay as they are. Raises
@@ -189,7 +191,7 @@ def _new_thread(scope: Scope) -> Position:
     return Position(empty)
 
 
-def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate], at_head: bool) -> Read:
+def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate], at_head: bool) -> Read[None]:
     graph, old = scope.graph, position.checkpoint
     if len(updates) == 1 and updates[0].as_node in (END, "__copy__"):
         new = _closed(scope, position, updates[0])
@@ -269,7 +271,7 @@ def _inferred(checkpoint: Checkpoint, count: int) -> str:
     return next(iter(checkpoint.ran))
 
 
-def _as_if_run(scope: Scope, checkpoint: Checkpoint, node: str, values: Any) -> Read:
+def _as_if_run(scope: Scope, checkpoint: Checkpoint, node: str, values: Any) -> Read[Any]:
     """What a node's writes, edges and routers make of values, without running the node."""
     task = Task(f"update:{node}", node)
     job = Job(

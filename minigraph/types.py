@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, NotRequired, TypedDict, TypeVar, final
 
 TargetT = TypeVar("TargetT")
+ValueT = TypeVar("ValueT", covariant=True)
 
 START: Final = "__start__"
 """The virtual node where every run begins."""
@@ -178,10 +179,10 @@ class StateSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphOutput:
+class GraphOutput(Generic[ValueT]):
     """What `invoke(version="v2")` returns: the output value and the open questions."""
 
-    value: Any
+    value: ValueT
     interrupts: tuple[Interrupt, ...] = ()
 
 
@@ -196,6 +197,16 @@ class RunnableConfig(TypedDict, total=False):
     run_name: str
     run_id: Any
     callbacks: Any
+
+
+class StreamPart(TypedDict):
+    """What `stream(version="v2")` yields: the mode, the namespace (() for the root graph) and the chunk."""
+
+    type: StreamMode
+    ns: tuple[str, ...]
+    data: Any
+    interrupts: NotRequired[tuple[Interrupt, ...]]
+    """In mode "values" only: the open questions."""
 
 
 StreamMode = Literal["values", "updates", "custom", "tasks", "checkpoints", "debug"]

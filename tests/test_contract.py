@@ -560,7 +560,10 @@ def test_d21_of_two_runs_on_one_thread_one_wins_and_the_other_leaves_nothing() -
     graph = build({"n": node}, chain("n"), InMemorySaver())
 
     async def main() -> list[Any]:
-        return await asyncio.gather(*(graph.ainvoke({"log": [i]}, T) for i in range(4)), return_exceptions=True)
+        ended: list[Any] = await asyncio.gather(
+            *(graph.ainvoke({"log": [i]}, T) for i in range(4)), return_exceptions=True
+        )
+        return ended
 
     results = asyncio.run(main())
     (winner,) = [r for r in results if isinstance(r, dict)]

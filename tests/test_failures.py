@@ -865,7 +865,10 @@ def test_of_two_runs_in_one_loop_one_wins_and_the_other_leaves_no_trace() -> Non
     graph = build({"n": node}, chain("n"), InMemorySaver())
 
     async def main() -> list[Any]:
-        return await asyncio.gather(*(graph.ainvoke({"log": [i]}, T) for i in range(3)), return_exceptions=True)
+        ended: list[Any] = await asyncio.gather(
+            *(graph.ainvoke({"log": [i]}, T) for i in range(3)), return_exceptions=True
+        )
+        return ended
 
     results = asyncio.run(main())
     winners = [r["log"] for r in results if isinstance(r, dict)]

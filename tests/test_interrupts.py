@@ -392,7 +392,10 @@ def test_of_two_answers_in_one_loop_one_counts() -> None:
 
     async def main() -> list[Any]:
         await graph.ainvoke({}, T)
-        return await asyncio.gather(*(graph.ainvoke(Command(resume=i), T) for i in range(2)), return_exceptions=True)
+        ended: list[Any] = await asyncio.gather(
+            *(graph.ainvoke(Command(resume=i), T) for i in range(2)), return_exceptions=True
+        )
+        return ended
 
     results = asyncio.run(main())
     assert sum(isinstance(r, ThreadConflictError | UnknownInterruptError) for r in results) == 1
