@@ -5,6 +5,7 @@ from minigraph.compiled import CompiledGraph
 from minigraph.context import Runtime, get_config, get_runtime, get_stream_writer, interrupt
 from minigraph.graph import StateGraph
 from minigraph.messages import MessagesState, add_messages
+from minigraph.recording import aonce, once
 from minigraph.types import (
     END,
     START,
@@ -45,8 +46,10 @@ __all__ = [
     "StateUpdate",
     "TimeoutPolicy",
     "add_messages",
+    "aonce",
     "get_config",
     "get_runtime",
     "get_stream_writer",
     "interrupt",
+    "once",
 ]

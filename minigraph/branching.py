@@ -13,7 +13,7 @@ from minigraph.context import Scope
 from minigraph.effects import Effect, History, Load, Save
 from minigraph.errors import UnknownCheckpointError
 from minigraph.identifiers import child_namespace, interrupt_id, task_id
-from minigraph.records import Checkpoint, Failed, NewCheckpoint, Paused, Result, Stored, Task, Write
+from minigraph.records import Carried, Checkpoint, NewCheckpoint, Paused, Result, Stored, Task, Write
 from minigraph.run import Position, stamp
 from minigraph.types import Interrupt
 
@@ -30,7 +30,8 @@ class Place:
 def forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) -> Position:
     """A branch from an older checkpoint: the same state and tasks under new ids.
 
-    A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again.
+    A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again; what
+    they recorded with once() before they asked goes with them.
     """
     old = stored.checkpoint
     checkpoint = branch(old)
@@ -41,6 +42,7 @@ def forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) 
             kept = _reanswered(scope, result, renamed[result.task_id].id, answers)
             position.results[kept.task_id] = kept
             position.unsaved_results.append((checkpoint.id, kept))
+        position.carried = _carried(scope.namespace, stored, renamed, answers)
     return position
 
 
@@ -60,13 +62,25 @@ def branch(old: Checkpoint) -> Checkpoint:
 
 def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, Any]) -> Result:
     asked = tuple(Interrupt(q.value, interrupt_id(scope.namespace, new_task, i)) for i, q in enumerate(result.asked))
-    for index, question in enumerate(result.asked):
-        if question.id in answers:
-            given = (*result.answers[:index], answers[question.id])
-            return Paused(new_task, result.node, asked[: index + 1], given)
-    if isinstance(result, Failed):
-        return msgspec.structs.replace(result, task_id=new_task, asked=asked)
+    index = _reopened(result, answers)
+    if index is not None:
+        given = (*result.answers[:index], answers[result.asked[index].id])
+        return Paused(new_task, result.node, asked[: index + 1], given)
     return msgspec.structs.replace(result, task_id=new_task, asked=asked)
+
+
+def _carried(namespace: str, stored: Stored, renamed: dict[str, Task], answers: dict[str, Any]) -> list[Carried]:
+    """What the tasks of a branch take over of the records of the old ones: what began before a new answer."""
+    results = {result.task_id: result for result in stored.results}
+    return [
+        Carried(namespace, old, new.id, questions=_reopened(results.get(old), answers)) for old, new in renamed.items()
+    ]
+
+
+def _reopened(result: Result | None, answers: dict[str, Any]) -> int | None:
+    """The index of the first question of a task that gets a new answer; None if there is none."""
+    asked = () if result is None else result.asked
+    return next((index for index, question in enumerate(asked) if question.id in answers), None)
 
 
 def asked_below(
@@ -102,27 +116,38 @@ def move_children(
     renamed = dict(zip((task.id for task in old.due), position.checkpoint.due, strict=True))
     for place in places:
         new_task = renamed[place.task.id]
-        yield from _transplant(scope, scope.namespace, new_task, place, answers)
+        yield from _transplant(scope, scope.namespace, scope.namespace, new_task, place, answers)
         position.results.pop(new_task.id, None)
         position.unsaved_results = [r for r in position.unsaved_results if r[1].task_id != new_task.id]
+        position.carried = [_before_child(c) if c.new_task_id == new_task.id else c for c in position.carried]
+
+
+def _before_child(carried: Carried) -> Carried:
+    """Only what a task recorded before it called its child graph."""
+    return msgspec.structs.replace(carried, children=0)
 
 
 def _transplant(
-    scope: Scope, namespace: str, task: Task, place: Place, answers: dict[str, Any]
+    scope: Scope, namespace: str, old_namespace: str, task: Task, place: Place, answers: dict[str, Any]
 ) -> Generator[Effect, Any, None]:
     inside = dataclasses.replace(scope, namespace=child_namespace(namespace, task.node, task.id))
+    before = child_namespace(old_namespace, task.node, place.task.id)
     old = place.stored.checkpoint
     checkpoint = msgspec.structs.replace(branch(old), parent_id=None, owner=f"{task.id}#0")
     renamed = dict(zip((t.id for t in old.due), checkpoint.due, strict=True))
     skipped = place.inner.task.id if place.inner is not None else ""
     if place.inner is not None:
-        yield from _transplant(scope, inside.namespace, renamed[skipped], place.inner, answers)
+        yield from _transplant(scope, inside.namespace, before, renamed[skipped], place.inner, answers)
     results = tuple(
         (checkpoint.id, _reanswered(inside, result, renamed[result.task_id].id, answers))
         for result in place.stored.results
         if result.task_id != skipped
     )
-    yield Save(Write(scope.thread_id, inside.namespace, 0, (NewCheckpoint(checkpoint, None),), results))
+    carried = tuple(
+        _before_child(c) if c.task_id == skipped else c for c in _carried(before, place.stored, renamed, answers)
+    )
+    new = (NewCheckpoint(checkpoint, None),)
+    yield Save(Write(scope.thread_id, inside.namespace, 0, new, results, carried=carried))
 
 
 def reopen_child(scope: Scope, namespace: str, checkpoint_id: str | None) -> Generator[Effect, Any, None]:

@@ -1,15 +1,19 @@
-"""What a node can reach while it runs: interrupt(), get_stream_writer(), get_runtime(), get_config()."""
+"""What a node can reach while it runs: interrupt(), get_stream_writer(), get_runtime(), get_config().
+
+`once()` is in `recording.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from minigraph.errors import GraphInterrupt
+from minigraph.errors import GraphInterrupt, OnceError
 from minigraph.identifiers import interrupt_id
-from minigraph.records import Task
+from minigraph.records import Recorded, Task
 from minigraph.types import ExecutionInfo, Interrupt, RunControl, RunnableConfig
 
 if TYPE_CHECKING:
@@ -56,6 +60,10 @@ class Scope:
     """The parent's task that this run belongs to; "" for a root run."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """Answers by interrupt id that the parent passes down."""
+    caller: TaskContext | None = None
+    """The task that called this run as a child graph; None for a root run."""
+    elsewhere: bool = False
+    """Whether the tasks run in an executor of the user's, out of reach of the saver."""
     forward: Callable[[Event], None] | None = None
     """Where a child run's events go; None for a root run."""
     subgraphs: bool = False
@@ -87,6 +95,19 @@ class TaskContext:
     child_calls: int = 0
     pausing: bool = False
     beat: Callable[[], None] | None = None
+    edited: bool = False
+    """Whether an edit of the state stands for the node, so that its routers alone run."""
+    keys: dict[str, object] = field(default_factory=dict)
+    """The keys of the once() calls of this try."""
+    ledger: dict[tuple[str, str], Recorded] = field(default_factory=dict)
+    """What once() recorded in this try and the earlier ones of a run without a saver, by way and key."""
+
+    def chain(self) -> Iterator[TaskContext]:
+        """This task, the one that called its graph, and so on up to the root graph's."""
+        context: TaskContext | None = self
+        while context is not None:
+            yield context
+            context = context.scope.caller
 
     def write(self, chunk: Any) -> None:
         """Streams a chunk in mode "custom"; counts as a sign of life."""
@@ -127,11 +148,22 @@ class Runtime(Generic[ContextT]):
 
 
 _current: ContextVar[TaskContext | None] = ContextVar("minigraph_task", default=None)
+_recording: ContextVar[tuple[TaskContext, str] | None] = ContextVar("minigraph_once", default=None)
 
 
 def enter(context: TaskContext) -> None:
     """Makes a task the current one of this (copied) context."""
     _current.set(context)
+
+
+@contextmanager
+def calling(context: TaskContext, key: str) -> Iterator[None]:
+    """The time in which a once() call runs its function: nobody can be asked in it."""
+    token = _recording.set((context, key))
+    try:
+        yield
+    finally:
+        _recording.reset(token)
 
 
 def current_or_none() -> TaskContext | None:
@@ -157,6 +189,15 @@ def interrupt(value: Any) -> Any:
     Answer with `invoke(Command(resume=answer), config)`. Raises RuntimeError outside of a node.
     """
     context = current("interrupt()")
+    calls = _recording.get()
+    if calls is not None and any(task is calls[0] for task in context.chain()):
+        node, key = calls[0].task.node, calls[1]
+        raise OnceError(
+            f"node {node!r} called interrupt() inside of once({key!r}, ...): a call that pauses has no result to"
+            " record; ask before it, and pass the answer as an argument",
+            node=node,
+            key=key,
+        )
     index = context.questions
     context.questions += 1
     if index < len(context.answers):

@@ -1,6 +1,7 @@
 """Runs tasks in an executor that the user passed, another process included: a job goes out, its outcome comes back.
 
 What travels is picklable: the task, the state it sees and its own node, not the saver and not the rest of the graph.
+Without the saver nothing can be recorded there, so `once()` refuses to call anything.
 So the node, its routers and the state's reducers must be functions that pickle can name (defined at the top of a
 module), and the state's values must pickle.
 """
@@ -44,8 +45,9 @@ def portable(job: Job) -> Job:
         output_view=graph.output_view,
     )
     scope = dataclasses.replace(
-        job.scope, graph=only, saver=None, cache=None, forward=None, executor=None, control=RunControl()
-    )
+        job.scope, graph=only, saver=None, cache=None, caller=None, forward=None, executor=None,
+        control=RunControl(), elsewhere=True,
+    )  # fmt: skip
     return dataclasses.replace(job, scope=scope)
 
 

@@ -13,6 +13,7 @@
     │   ├── UnknownInterruptError         an answer names no open question (also a RuntimeError)
     │   ├── AmbiguousAnswerError          one answer, several open questions (also a RuntimeError)
     │   ├── SwallowedInterruptError       a node caught the pause signal and went on
+    │   ├── OnceError                     once() was used where or how it cannot be (also a RuntimeError)
     │   ├── UnknownOutcomeError           a once() call began and its end was never recorded
     │   ├── UnknownCheckpointError        no such checkpoint, or no such namespace (also a ValueError)
     │   ├── UnknownNodeError              a stored task names a node that this graph lacks
@@ -140,12 +141,23 @@ class SwallowedInterruptError(MinigraphError):
     """A node caught the pause signal of `interrupt()` and went on."""
 
 
-class UnknownOutcomeError(MinigraphError):
-    """A `once()` call began in an earlier try and its end was never recorded: it may or may not have happened."""
+class OnceError(MinigraphError, RuntimeError):
+    """`once()` was used where or how it cannot keep its word; `node` and `key` say where. Nothing was called."""
 
     def __init__(self, message: str, *, node: str, key: str) -> None:
         super().__init__(message)
         self.node, self.key = node, key
+
+
+class UnknownOutcomeError(MinigraphError):
+    """A `once()` call began in an earlier try and its end was never recorded: it may or may not have happened.
+
+    `node`, `key` and `task_id` say which call; `error` is the exception that ended it, "" where none is known.
+    """
+
+    def __init__(self, message: str, *, node: str, key: str, task_id: str, error: str = "") -> None:
+        super().__init__(message)
+        self.node, self.key, self.task_id, self.error = node, key, task_id, error
 
 
 class UnknownCheckpointError(MinigraphError, ValueError):

@@ -20,8 +20,8 @@ from minigraph.errors import (
     UnknownInterruptError,
 )
 from minigraph.identifiers import looks_like_answers, task_id
-from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Stored, Task, Write
-from minigraph.run import Position, stamp
+from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Stored, Task
+from minigraph.run import Position, stamp, write_of
 from minigraph.step import Stamp, merge
 from minigraph.structure import Graph
 from minigraph.types import START, UNSET, Command, Interrupt
@@ -268,9 +268,8 @@ def _answered(scope: Scope, position: Position, answers: dict[str, Any]) -> Gene
             position.unsaved_results = [r for r in position.unsaved_results if r[1].task_id != result.task_id]
             position.unsaved_results.append((position.checkpoint.id, changed))
     if position.unsaved_results and scope.saver is not None and scope.durability != "exit":
-        new, results = tuple(position.unsaved), tuple(position.unsaved_results)
-        yield Save(Write(scope.thread_id, scope.namespace, position.revision, new, results))
+        yield Save(write_of(scope, position, position.unsaved, position.unsaved_results))
         position.revision += 1
-        position.unsaved, position.unsaved_results = [], []
+        position.unsaved, position.unsaved_results, position.carried = [], [], []
         position.stored = position.checkpoint
     return position

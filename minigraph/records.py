@@ -34,11 +34,19 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The stored outcome of one `once()` call; `done` is False between the call's start and its end."""
+    """What is stored of one `once()` call of a task: that it began, and once `done` its value.
+
+    `error` is the exception that ended a call that is not done ("TimeoutError: no answer"), "" where none is known.
+    `questions` and `children` say where in the node it began: after so many of the task's questions, and after so
+    many calls of child graphs.
+    """
 
     key: str
     done: bool
     value: Any = None
+    error: str = ""
+    questions: int = 0
+    children: int = 0
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
@@ -58,7 +66,7 @@ class Paused(msgspec.Struct, frozen=True, tag="paused"):
     """A task that asked and waits.
 
     `asked` are the task's own questions in call order, `answers` their answers so far; `inner` are open questions of
-    child graphs and `given` the answers (by interrupt id) accepted for them. `recorded` are its `once()` outcomes.
+    child graphs and `given` the answers (by interrupt id) accepted for them.
     """
 
     task_id: str
@@ -67,7 +75,6 @@ class Paused(msgspec.Struct, frozen=True, tag="paused"):
     answers: tuple[Any, ...] = ()
     inner: tuple[Interrupt, ...] = ()
     given: tuple[tuple[str, Any], ...] = ()
-    recorded: tuple[Recorded, ...] = ()
 
     @property
     def open(self) -> tuple[Interrupt, ...]:
@@ -91,7 +98,6 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     answers: tuple[Any, ...] = ()
     inner: tuple[Interrupt, ...] = ()
     given: tuple[tuple[str, Any], ...] = ()
-    recorded: tuple[Recorded, ...] = ()
     kept: Finished | None = None
 
 
@@ -135,6 +141,25 @@ class NewCheckpoint(msgspec.Struct, frozen=True):
     kept: frozenset[str] = frozenset()
 
 
+class Carried(msgspec.Struct, frozen=True):
+    """Copies what a task recorded with `once()` to the task that stands for it on a branch.
+
+    `namespace` and `task_id` are the old task's. Only calls that began after at most `questions` questions and
+    `children` calls of child graphs are copied (None: whenever they began).
+    """
+
+    namespace: str
+    task_id: str
+    new_task_id: str
+    questions: int | None = None
+    children: int | None = None
+
+    def includes(self, questions: int, children: int) -> bool:
+        """Whether a call that began after so many questions and calls of child graphs is copied."""
+        limits = ((questions, self.questions), (children, self.children))
+        return all(limit is None or number <= limit for number, limit in limits)
+
+
 class Write(msgspec.Struct, frozen=True):
     """Everything that one transaction stores for one thread and namespace.
 
@@ -151,6 +176,8 @@ class Write(msgspec.Struct, frozen=True):
     results: tuple[tuple[str, Result], ...] = ()
     removed: tuple[tuple[str, str], ...] = ()
     """Results to forget, by (checkpoint id, task id)."""
+    carried: tuple[Carried, ...] = ()
+    """Records of `once()` calls to copy to tasks of this namespace."""
 
 
 class Stored(msgspec.Struct, frozen=True):

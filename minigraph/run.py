@@ -24,7 +24,7 @@ from minigraph.errors import (
     listing,
 )
 from minigraph.identifiers import derived_checkpoint_id, new_checkpoint_id, timestamp
-from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Result, Task, Write
+from minigraph.records import Carried, Checkpoint, Finished, NewCheckpoint, Paused, Result, Task, Write
 from minigraph.step import Stamp, apply_writes, merge, merge_order
 from minigraph.structure import Graph
 from minigraph.types import START, Interrupt
@@ -42,6 +42,8 @@ class Position:
     revision: int = 0
     unsaved: list[NewCheckpoint] = field(default_factory=list)
     unsaved_results: list[tuple[str, Result]] = field(default_factory=list)
+    carried: list[Carried] = field(default_factory=list)
+    """What tasks of a new branch recorded before, to be stored with the branch."""
     stored: Checkpoint | None = None
     """The last checkpoint that is stored, for durability "exit"."""
 
@@ -328,9 +330,9 @@ class Run:
         if new or results:
             if self.scope.durability == "exit" and new:
                 new, results = _only_last(new, results, position.stored)
-            write = Write(self.scope.thread_id, self.scope.namespace, position.revision, tuple(new), tuple(results))
+            write = write_of(self.scope, position, new, results)
             write = without_untracked(write, self.graph.untracked)
-            position.unsaved, position.unsaved_results = [], []
+            position.unsaved, position.unsaved_results, position.carried = [], [], []
             try:
                 yield Save(write, background=self.scope.durability == "async" and not last)
             except UnstorableValueError as error:
@@ -343,6 +345,14 @@ class Run:
     def _event(self, kind: str, payload: Any) -> Emit:
         step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
         return Emit(Event(self.scope.path, kind, step, payload))
+
+
+def write_of(
+    scope: Scope, position: Position, new: Sequence[NewCheckpoint], results: Sequence[tuple[str, Result]]
+) -> Write:
+    """What stores new checkpoints and results of a position, in one transaction."""
+    carried = tuple(position.carried)
+    return Write(scope.thread_id, scope.namespace, position.revision, tuple(new), tuple(results), carried=carried)
 
 
 def _waits(paused: Paused) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, NotRequired, TypedDict, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict, TypeVar, final
 
 TargetT = TypeVar("TargetT")
 ValueT = TypeVar("ValueT", covariant=True)
@@ -85,6 +85,10 @@ class Interrupt:
     id: str
 
 
+ErrorRule: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
+"""Which exceptions are meant: a class, a tuple of them or a predicate."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """How often and how fast a failing node is tried again.
@@ -98,7 +102,7 @@ class RetryPolicy:
     max_interval: float = 128.0
     max_attempts: int = 3
     jitter: bool = True
-    retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] | None = None
+    retry_on: ErrorRule | None = None
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:

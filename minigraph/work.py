@@ -25,11 +25,11 @@ from minigraph.errors import (
     ParentCommand,
     SwallowedInterruptError,
 )
-from minigraph.records import Failed, Finished, Paused, Result, Task
+from minigraph.records import Failed, Finished, Paused, Recorded, Result, Task
 from minigraph.state import View
 from minigraph.step import apply_writes
 from minigraph.structure import Callee, Node
-from minigraph.types import START, UNSET, RetryPolicy, TimeoutPolicy
+from minigraph.types import START, UNSET, ErrorRule, RetryPolicy, TimeoutPolicy
 from minigraph.updates import Update, read_update
 
 
@@ -97,9 +97,10 @@ def work(job: Job, emit: Callable[[Event], None]) -> Work:
     earlier = job.earlier
     kept = earlier.kept if isinstance(earlier, Failed) else None
     attempt = 0
+    ledger: dict[tuple[str, str], Recorded] = {}
     while True:
         attempt += 1
-        context = _context(job, attempt, emit)
+        context = _context(job, attempt, emit, ledger)
         enter(context)
         progress = _Progress(kept)
         try:
@@ -297,7 +298,9 @@ def cache_key(node: Node, argument: Any) -> Hashable:
     return key if type(key) in (str, bytes) else Codec(learn=True).encode(key)
 
 
-def _context(job: Job, attempt: int, emit: Callable[[Event], None]) -> TaskContext:
+def _context(
+    job: Job, attempt: int, emit: Callable[[Event], None], ledger: dict[tuple[str, str], Recorded]
+) -> TaskContext:
     earlier = job.earlier
     known = isinstance(earlier, Paused | Failed)
     return TaskContext(
@@ -310,6 +313,8 @@ def _context(job: Job, attempt: int, emit: Callable[[Event], None]) -> TaskConte
         given=dict(earlier.given) if isinstance(earlier, Paused | Failed) else {},
         emit=emit,
         step=job.step,
+        edited=job.returned is not UNSET,
+        ledger=ledger,
     )
 
 
@@ -327,12 +332,14 @@ def _matching(policies: tuple[RetryPolicy, ...], error: Exception) -> RetryPolic
 
 
 def _retries(policy: RetryPolicy, error: Exception) -> bool:
-    rule = policy.retry_on
-    if rule is None:
+    if policy.retry_on is None:
         return isinstance(error, ConnectionError | TimeoutError | NodeTimeoutError) or _is_transport_error(error)
-    if isinstance(rule, type | tuple):
-        return isinstance(error, rule)
-    return bool(rule(error))
+    return matches(policy.retry_on, error)
+
+
+def matches(rule: ErrorRule, error: Exception) -> bool:
+    """Whether an exception is one of those that a rule names."""
+    return isinstance(error, rule) if isinstance(rule, type | tuple) else bool(rule(error))
 
 
 _TRANSPORT = {

@@ -33,6 +33,7 @@ from minigraph.errors import (
     NodeCancelledError,
     NodeError,
     NodeTimeoutError,
+    OnceError,
     ParentCommand,
     RoutingTypeError,
     StorageError,
@@ -45,15 +46,26 @@ from minigraph.errors import (
     UnknownTargetError,
     UnstorableValueError,
 )
-from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Recorded, Stored, Task, Write
+from minigraph.records import (
+    Carried,
+    Checkpoint,
+    Failed,
+    Finished,
+    NewCheckpoint,
+    Paused,
+    Recorded,
+    Stored,
+    Task,
+    Write,
+)
 from minigraph.types import UNSET, ExecutionInfo, TaskSnapshot
 
 QUESTION = Interrupt({"amount": (1, None)}, "0" * 32)
 EDGE_TASK = Task("1", "n")
 SEND_TASK = Task("2", "n", 3, None)
 FINISHED = Finished("1", "n", (("log", [1]),), ("z", Send("w", {"x": 1})), False, True, (QUESTION,), (None,))
-PAUSED = Paused("1", "n", (QUESTION,), (), (QUESTION,), (("a", False),), (Recorded("k", True, 1),))
-FAILED = Failed("1", "n", "ValueError", "x", True, (QUESTION,), (0,), (), (), (), FINISHED)
+PAUSED = Paused("1", "n", (QUESTION,), (), (QUESTION,), (("a", False),))
+FAILED = Failed("1", "n", "ValueError", "x", True, (QUESTION,), (0,), (), (), FINISHED)
 CHECKPOINT = Checkpoint(
     "a", None, 2, "loop", "2026-01-01", {"log": [1]}, (EDGE_TASK, SEND_TASK), ("d",), {"a+b:c": ("a",)}, ("n",),
     (("log", [1]),), "owner", {"k": 1},
@@ -67,7 +79,8 @@ VALUES: list[Any] = [
     PAUSED,
     FAILED,
     CHECKPOINT,
-    Recorded("k", False),
+    Recorded("k", False, None, "E: m", 1, 2),
+    Carried("ns", "1", "2", 1, None),
     NewCheckpoint(CHECKPOINT, None, frozenset({"log"})),
     Write("t", "", 1, (NewCheckpoint(CHECKPOINT, CHECKPOINT),), (("a", PAUSED),), (("a", "1"),)),
     Stored(CHECKPOINT, (FINISHED,), "a", 3, 4),
@@ -115,7 +128,8 @@ ERRORS: list[Any] = [
     UnknownInterruptError("m", ids=("1",)),
     AmbiguousAnswerError("m", ids=("1", "2")),
     SwallowedInterruptError("m"),
-    UnknownOutcomeError("m", node="n", key="k"),
+    OnceError("m", node="n", key="k"),
+    UnknownOutcomeError("m", node="n", key="k", task_id="1", error="E: m"),
     UnknownCheckpointError("m"),
     UnknownNodeError("m", node="n"),
     NodeTimeoutError("m", node="n", seconds=1.5),

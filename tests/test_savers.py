@@ -110,7 +110,7 @@ def test_reads_of_what_is_not_there_create_nothing(saver: TableSaver) -> None:
     assert list(saver.history("t", "", before="c0")) == []
     assert list(saver.list({"configurable": {"thread_id": "t"}})) == []
     assert saver.namespaces("t") == []
-    assert saver.recorded("t", "", "c0", "task") == ()
+    assert saver.recorded("t", "", "task") == ()
     Thread(saver, "other").add({})
     assert saver.get("t", "") is None
     assert [item.config["configurable"]["thread_id"] for item in saver.list()] == ["other"]
@@ -141,10 +141,9 @@ ALL_RESULTS: list[Result] = [
         answers=((1,),),
         inner=(Interrupt("c?", "3"),),
         given=(("3", {"x"}),),
-        recorded=(Recorded("k", True, (1, 2)), Recorded("l", False)),
     ),
     Paused("c0-task", "node"),
-    Failed("c0-task", "node", "ValueError", "no \ud800", True, answers=(None,), recorded=(Recorded("k", False),)),
+    Failed("c0-task", "node", "ValueError", "no \ud800", True, answers=(None,)),
     Failed("c0-task", "node", "E", "m", kept=Finished("c0-task", "node", (("n", (1,)),), ("x",))),
 ]
 
@@ -369,15 +368,15 @@ def test_delete_forgets_one_thread_only(saver: TableSaver) -> None:
         thread = Thread(saver, name)
         thread.add({"n": 1}, name=f"{name}0")
         thread.put((f"{name}0", Finished(f"{name}0-task", "node")))
-        saver.record(name, "", f"{name}0", "task", Recorded("k", True, 1))
+        saver.record(name, "", f"{name}0-task", Recorded("k", True, 1))
     saver.delete_thread("a")
     saver.delete_thread("a")
     assert saver.get("a", "") is None
-    assert saver.recorded("a", "", "a0", "task") == ()
+    assert saver.recorded("a", "", "a0-task") == ()
     kept = saver.get("b", "")
     assert kept is not None
     assert len(kept.results) == 1
-    assert saver.recorded("b", "", "b0", "task") == (Recorded("k", True, 1),)
+    assert saver.recorded("b", "", "b0-task") == (Recorded("k", True, 1),)
     Thread(saver, "a").add({"n": 2}, name="a0")
     again = saver.get("a", "")
     assert again is not None
@@ -392,7 +391,7 @@ def test_copy_is_a_thread_of_its_own(saver: TableSaver) -> None:
         values = {"m": [*values["m"], message]}
         thread.add(values, *done(thread.head, ("m", [message])))
     Thread(saver, "t", "child").add({"c": 1})
-    saver.record("t", "", "c69", "task", Recorded("k", False))
+    saver.record("t", "", "c69-task", Recorded("k", False))
     saver.copy_thread("t", "copy")
 
     def seen(name: str) -> list[Any]:
@@ -401,7 +400,7 @@ def test_copy_is_a_thread_of_its_own(saver: TableSaver) -> None:
     before = seen("t")
     assert seen("copy") == before
     assert saver.namespaces("copy") == ["", "child"]
-    assert saver.recorded("copy", "", "c69", "task") == (Recorded("k", False),)
+    assert saver.recorded("copy", "", "c69-task") == (Recorded("k", False),)
     saver.delete_thread("t")
     assert seen("copy") == before
     with pytest.raises(StorageError, match="no thread 'gone'"):
@@ -419,15 +418,15 @@ def test_prune_keeps_the_newest_readable(saver: TableSaver, keep: int) -> None:
         message = {"n": number, "text": "x" * 40}
         values = {"m": [*values["m"], message], "d": {**values["d"], number: (number,)}}
         thread.add(values, *done(thread.head, ("m", [message])))
-        saver.record("t", "", f"c{number}", "task", Recorded("k", True, number))
+        saver.record("t", "", f"c{number}-task", Recorded("k", True, number))
     Thread(saver, "t", "child").add({"c": 1})
     Thread(saver, "other").add({"c": 1})
     expected = list(saver.history("t", ""))[: max(keep, 1)]
     saver.prune("t", keep=keep)
     assert list(saver.history("t", "")) == expected
     assert saver.get("t", "") == expected[0]
-    assert (saver.recorded("t", "", "c0", "task") == ()) == (keep < 70)
-    assert saver.recorded("t", "", "c69", "task") == (Recorded("k", True, 69),)
+    assert (saver.recorded("t", "", "c0-task") == ()) == (keep < 70)
+    assert saver.recorded("t", "", "c69-task") == (Recorded("k", True, 69),)
     assert saver.get("t", "child") is not None
     assert saver.get("other", "") is not None
     thread.add({**values, "m": [*values["m"], "more"]})
@@ -441,12 +440,12 @@ def test_prune_keeps_the_newest_readable(saver: TableSaver, keep: int) -> None:
 
 
 def test_once_records_are_stored_at_once_and_replaced_by_key(saver: TableSaver) -> None:
-    place = ("t", "ns", "c0", "task")
+    place = ("t", "ns", "task")
     saver.record(*place, Recorded("b", False))
     saver.record(*place, Recorded("a", False))
     saver.record(*place, Recorded("b", True, {"sent": (1,)}))
     assert saver.recorded(*place) == (Recorded("b", True, {"sent": (1,)}), Recorded("a", False))
-    assert saver.recorded("t", "ns", "c0", "other") == ()
+    assert saver.recorded("t", "ns", "other") == ()
     assert saver.get("t", "ns") is None
     with pytest.raises(UnstorableValueError) as caught:
         saver.record(*place, Recorded("c", True, object()))
@@ -460,8 +459,8 @@ def test_async_twins_do_what_the_plain_methods_do(saver: TableSaver) -> None:
         stored = await saver.aget("t", "")
         assert stored is not None
         assert await saver.ahistory("t", "", limit=5) == [stored]
-        await saver.arecord("t", "", "c0", "task", Recorded("k", True, 1))
-        assert await saver.arecorded("t", "", "c0", "task") == (Recorded("k", True, 1),)
+        await saver.arecord("t", "", "task", Recorded("k", True, 1))
+        assert await saver.arecorded("t", "", "task") == (Recorded("k", True, 1),)
         await saver.acopy_thread("t", "u")
         await saver.aprune("u", keep=1)
         await saver.adelete_thread("t")

@@ -85,15 +85,28 @@ class Saver(ABC):
     def prune(self, thread_id: str, *, keep: int) -> None:
         """Forgets all but the newest `keep` checkpoints of each namespace; the head always stays.
 
-        StorageError if the thread is not there, ValueError if `keep` is negative.
+        What tasks recorded with `once()` stays as long as a checkpoint that is kept lists the task. StorageError if the
+        thread is not there, ValueError if `keep` is negative.
         """
 
     @abstractmethod
-    def record(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded) -> None:
-        """Stores the state of one `once()` call of a running task at once, replacing an earlier one of its key."""
+    def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        """Stores that a `once()` call of a running task begins, unless its key has a record: that one is returned.
+
+        Looking and storing are one transaction, so that of two runs one calls. What it stored must outlive a power
+        cut where anything does.
+        """
 
     @abstractmethod
-    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+    def record(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
+        """Stores the state of one `once()` call at once, replacing an earlier one of its key."""
+
+    @abstractmethod
+    def remove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
+        """Forgets a `once()` call, of which it is certain that it did nothing; nothing happens if there is none."""
+
+    @abstractmethod
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """The `once()` calls stored for a task, in the order in which they began."""
 
     @abstractmethod
@@ -130,15 +143,21 @@ class Saver(ABC):
 
         return await in_thread(read)
 
-    async def arecord(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded
-    ) -> None:
-        """`record` in a worker thread; when cancelled it ends only after the write has ended."""
-        await in_thread(self.record, thread_id, namespace, checkpoint_id, task_id, recorded)
+    async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        """`record_start` in a worker thread; when cancelled it ends only after the write has ended."""
+        return await in_thread(self.record_start, thread_id, namespace, task_id, recorded)
 
-    async def arecorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+    async def arecord(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
+        """`record` in a worker thread; when cancelled it ends only after the write has ended."""
+        await in_thread(self.record, thread_id, namespace, task_id, recorded)
+
+    async def aremove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
+        """`remove_record` in a worker thread; when cancelled it ends only after the write has ended."""
+        await in_thread(self.remove_record, thread_id, namespace, task_id, key)
+
+    async def arecorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """`recorded` in a worker thread."""
-        return await in_thread(self.recorded, thread_id, namespace, checkpoint_id, task_id)
+        return await in_thread(self.recorded, thread_id, namespace, task_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread` in a worker thread."""

@@ -16,7 +16,7 @@ from minigraph.errors import StorageError
 
 APPLICATION_ID: Final = 0x6D677068
 """Marks a file as one of ours in its header (the letters "mgph")."""
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 SCHEMA: Final = """
 CREATE TABLE checkpoints (
@@ -54,17 +54,25 @@ CREATE TABLE results (
     body          BLOB NOT NULL,        -- MessagePack: finished, paused or failed, and what belongs to it
     PRIMARY KEY (sequence, task_id)
 ) WITHOUT ROWID;
+"""
+
+RECORDED: Final = """
 CREATE TABLE recorded (
     thread_id     TEXT NOT NULL,
     namespace     TEXT NOT NULL,
-    checkpoint_id TEXT NOT NULL,
-    task_id       TEXT NOT NULL,
+    task_id       TEXT NOT NULL,        -- for a child graph that stores nothing: its caller's, and the way down
     key           TEXT NOT NULL,        -- the key of the once() call
-    done          INTEGER NOT NULL,     -- 0 between its start and its end
+    done          INTEGER NOT NULL,     -- 0: it began, and whether it did anything is not known
     value         BLOB NOT NULL,        -- MessagePack: its result
-    UNIQUE (thread_id, namespace, checkpoint_id, task_id, key)
+    error         TEXT NOT NULL,        -- the exception that ended it, "" where none is known
+    questions     INTEGER NOT NULL,     -- how many questions of the task came before it
+    children      INTEGER NOT NULL,     -- how many calls of child graphs came before it
+    UNIQUE (thread_id, namespace, task_id, key)
 );
 """
+
+UPGRADE: Final = "DROP TABLE recorded;\n" + RECORDED
+"""From version 1, which never wrote into that table."""
 
 _abandoned: list[sqlite3.Connection] = []
 """Connections that a fork carried over from the parent process: they must be neither used nor closed here."""
@@ -233,7 +241,9 @@ def prepare_schema(connection: sqlite3.Connection, name: str) -> None:
         return
     with _transaction(connection, "BEGIN IMMEDIATE"):
         if not _is_ready(connection, name):
-            for statement in SCHEMA.split(";\n"):
+            older = connection.execute("PRAGMA user_version").fetchone()[0]
+            script = UPGRADE if older else SCHEMA + RECORDED
+            for statement in script.split(";\n"):
                 if statement.strip():
                     connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
@@ -262,7 +272,7 @@ def _is_ready(connection: sqlite3.Connection, name: str) -> bool:
                 f"SQLite database {name}: its tables have version {version}, this release knows {SCHEMA_VERSION}; "
                 "a newer release wrote it, so open it with that one"
             )
-        return True
+        return bool(version == SCHEMA_VERSION)
     (count,) = cursor.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or count:
         raise StorageError(

@@ -56,15 +56,21 @@ class InMemorySaver(TableSaver):
         """`history`, at once."""
         return [*self.history(thread_id, namespace, before=before, limit=limit, filter=filter)]
 
-    async def arecord(
-        self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded
-    ) -> None:
-        """`record`, at once."""
-        self.record(thread_id, namespace, checkpoint_id, task_id, recorded)
+    async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        """`record_start`, at once."""
+        return self.record_start(thread_id, namespace, task_id, recorded)
 
-    async def arecorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+    async def arecord(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
+        """`record`, at once."""
+        self.record(thread_id, namespace, task_id, recorded)
+
+    async def aremove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
+        """`remove_record`, at once."""
+        self.remove_record(thread_id, namespace, task_id, key)
+
+    async def arecorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """`recorded`, at once."""
-        return self.recorded(thread_id, namespace, checkpoint_id, task_id)
+        return self.recorded(thread_id, namespace, task_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, at once."""
@@ -111,7 +117,7 @@ class _MemoryTables:
         self._ids: dict[tuple[str, str], dict[str, int]] = {}
         self._heads: dict[tuple[str, str], tuple[str, int]] = {}
         self._results: dict[int, dict[str, ResultRow]] = {}
-        self._recorded: dict[str, dict[tuple[str, str, str], dict[str, RecordedRow]]] = {}
+        self._recorded: dict[str, dict[tuple[str, str], dict[str, RecordedRow]]] = {}
 
     def take_back(self) -> None:
         for sequence in self.added:
@@ -167,9 +173,8 @@ class _MemoryTables:
     def results(self, sequence: int) -> list[ResultRow]:
         return list(self._results.get(sequence, {}).values())
 
-    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> list[RecordedRow]:
-        place = (namespace, checkpoint_id, task_id)
-        return list(self._recorded.get(thread_id, {}).get(place, {}).values())
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]:
+        return list(self._recorded.get(thread_id, {}).get((namespace, task_id), {}).values())
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted(namespace for owner, namespace in self._heads if owner == thread_id)
@@ -200,8 +205,18 @@ class _MemoryTables:
         self._heads[thread_id, namespace] = (checkpoint_id, revision)
 
     def add_recorded(self, thread_id: str, row: RecordedRow) -> None:
-        place = (row.namespace, row.checkpoint_id, row.task_id)
-        self._recorded.setdefault(thread_id, {}).setdefault(place, {})[row.key] = row
+        calls = self._recorded.setdefault(thread_id, {}).setdefault((row.namespace, row.task_id), {})
+        calls[row.key] = row
+
+    def remove_recorded(self, thread_id: str, namespace: str, task_id: str, key: str | None = None) -> None:
+        tasks = self._recorded.get(thread_id, {})
+        calls = tasks.get((namespace, task_id), {})
+        for name in [key] if key is not None else list(calls):
+            calls.pop(name, None)
+        if not calls:
+            tasks.pop((namespace, task_id), None)
+        if not tasks:
+            self._recorded.pop(thread_id, None)
 
     def delete(self, thread_id: str) -> None:
         for place in [place for place in self._ids if place[0] == thread_id]:
@@ -220,9 +235,6 @@ class _MemoryTables:
             if sequence < before:
                 del ids[checkpoint_id], self._rows[sequence]
                 self._results.pop(sequence, None)
-                calls = self._recorded.get(thread_id, {})
-                for place in [place for place in calls if place[:2] == (namespace, checkpoint_id)]:
-                    del calls[place]
 
 
 def _matches(row: CheckpointRow, wanted: dict[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.rows import ResultRow, filled, trimmed
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError
-from minigraph.records import Checkpoint, Failed, Finished, Paused, Recorded, Result
+from minigraph.records import Checkpoint, Failed, Finished, Paused, Result
 from minigraph.types import Interrupt
 
 Asked = tuple[Interrupt, ...]
@@ -45,7 +45,6 @@ def write_result(codec: Codec, result: Result, child: Checkpoint | None) -> tupl
         _values(codec, result.answers),
         _questions(codec, result.inner),
         [[key, Raw(encode(value, key="answer"))] for key, value in result.given],
-        [[r.key, r.done, Raw(encode(r.value, key=r.key))] for r in result.recorded],
     ]
     if isinstance(result, Paused):
         return pack([1, result.node, *trimmed(shared)]), False
@@ -101,10 +100,10 @@ def read_result(codec: Codec, row: ResultRow, child: Child | None) -> Result:
         if kind == 1:
             return Paused(row.task_id, node, *_waiting(parts))
         if kind == 2:
-            done = parts[8] if len(parts) > 8 else None
+            done = parts[-1] if len(parts) > 7 else None
             kept = None if done is None else _finished(done[0], done[1][1], done[1][2:], None)
             error_type, message, cancelled = parts[:3]
-            return Failed(row.task_id, node, error_type, message, cancelled, *_waiting(parts[3:8]), kept)
+            return Failed(row.task_id, node, error_type, message, cancelled, *_waiting(parts[3:7]), kept)
     except (TypeError, ValueError, LookupError, AttributeError, MsgspecError) as error:
         raise DecodeError(f"the stored result of task {row.task_id!r} could not be read: {error}") from error
     raise DecodeError(f"the stored result of task {row.task_id!r} is of an unknown kind")
@@ -128,10 +127,9 @@ def _interrupts(stored: list[Any]) -> tuple[Interrupt, ...]:
     return tuple(Interrupt(value, name) for value, name in stored)
 
 
-def _waiting(parts: list[Any]) -> tuple[Asked, tuple[Any, ...], Asked, tuple[Any, ...], tuple[Recorded, ...]]:
-    asked, answers, inner, given, recorded = filled(parts, [[], [], [], [], []])
-    outcomes = tuple(Recorded(*fields) for fields in recorded)
-    return _interrupts(asked), tuple(answers), _interrupts(inner), tuple(map(tuple, given)), outcomes
+def _waiting(parts: list[Any]) -> tuple[Asked, tuple[Any, ...], Asked, tuple[Any, ...]]:
+    asked, answers, inner, given = filled(parts, [[], [], [], []])
+    return _interrupts(asked), tuple(answers), _interrupts(inner), tuple(map(tuple, given))
 
 
 def _read_write(key: str, mode: int, payload: Any, child: Child | None) -> Any:

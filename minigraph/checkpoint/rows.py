@@ -195,6 +195,15 @@ def read_changes(blob: bytes) -> tuple[delta.Keys, delta.Keys]:
         raise DecodeError(f"the stored changes of a checkpoint could not be read: {error}") from error
 
 
+def read_due(codec: Codec, row: CheckpointRow) -> list[str]:
+    """The ids of the tasks that a checkpoint lists, without its state."""
+    try:
+        (due,) = filled(codec.decode(row.body)[:1], [[]])
+        return [str(task[0]) for task in due]
+    except (TypeError, ValueError, LookupError, AttributeError, msgspec.MsgspecError) as error:
+        raise DecodeError(f"the stored checkpoint {row.checkpoint_id!r} could not be read: {error}") from error
+
+
 def read_checkpoint(codec: Codec, row: CheckpointRow, blobs: list[bytes]) -> Checkpoint:
     """The checkpoint of a row; `blobs` are the changes of its chain, the complete one first."""
     parts = [read_changes(blob) for blob in blobs]

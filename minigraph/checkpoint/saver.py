@@ -22,7 +22,7 @@ from minigraph.checkpoint.rows import Chain, CheckpointRow, Draft, ResultRow
 from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, chain_of
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, StorageError, ThreadConflictError
-from minigraph.records import Checkpoint, Recorded, Result, Stored, Write
+from minigraph.records import Carried, Checkpoint, Recorded, Result, Stored, Write
 
 
 class TableSaver(Saver):
@@ -38,6 +38,10 @@ class TableSaver(Saver):
     @abstractmethod
     def _writing(self) -> AbstractContextManager[Tables]:
         """Tables inside one transaction."""
+
+    def _lasting(self) -> AbstractContextManager[Tables]:
+        """Tables inside one transaction that outlives a power cut."""
+        return self._writing()
 
     def register(self, *types: type, name: str | None = None) -> None:
         """Makes the program's classes known, so that their instances can be stored and read.
@@ -114,6 +118,8 @@ class TableSaver(Saver):
                 tables.add_result(write.thread_id, ResultRow(place, task_id, child, body))
             for checkpoint_id, task_id in write.removed:
                 tables.remove_result(self._place(tables, write, checkpoint_id, places).sequence, task_id)
+            for carried in write.carried:
+                self._carry(tables, write, carried)
             if drafts:
                 last = drafts[-1].new.checkpoint.id
                 tables.set_head(write.thread_id, write.namespace, last, places[last].sequence, revision + 1)
@@ -134,6 +140,14 @@ class TableSaver(Saver):
                 )
             chain = places[checkpoint_id] = chain_of(row)
         return chain
+
+    def _carry(self, tables: Tables, write: Write, carried: Carried) -> None:
+        for row in tables.all_recorded(write.thread_id):
+            owner, bar, way = row.task_id.partition("|")
+            same = (row.namespace, owner) == (carried.namespace, carried.task_id)
+            if same and carried.includes(row.questions, row.children):
+                place = {"namespace": write.namespace, "task_id": f"{carried.new_task_id}{bar}{way}"}
+                tables.add_recorded(write.thread_id, msgspec.structs.replace(row, **place))
 
     def _add(self, tables: Tables, write: Write, prepared: Draft, places: dict[str, Chain]) -> Chain:
         """Stores a checkpoint: complete, as changes since its parent, or as all changes since an earlier row."""
@@ -273,7 +287,8 @@ class TableSaver(Saver):
     def prune(self, thread_id: str, *, keep: int) -> None:
         """Forgets all but the newest `keep` checkpoints of each namespace; the head always stays.
 
-        StorageError if the thread is not there, ValueError if `keep` is negative.
+        What tasks recorded with `once()` stays as long as a checkpoint that is kept lists the task. StorageError if
+        the thread is not there, ValueError if `keep` is negative.
         """
         if keep < 0:
             raise ValueError(f"prune({thread_id!r}, keep={keep}): keep at least 0 checkpoints")
@@ -287,6 +302,22 @@ class TableSaver(Saver):
                 first = min(kept)
                 self._cut(tables, Query(thread_id, namespace), first)
                 tables.forget(thread_id, namespace, first)
+            self._forget_recorded(tables, thread_id)
+
+    def _forget_recorded(self, tables: Tables, thread_id: str) -> None:
+        """Deletes the `once()` calls of tasks that no checkpoint lists any more."""
+        found = tables.all_recorded(thread_id)
+        if not found:
+            return
+        listed: set[tuple[str, str]] = set()
+        for sequence in tables.matching(Query(thread_id)):
+            row = tables.at(sequence)
+            if row is not None:
+                due = {(row.namespace, task) for task in rows.read_due(self._codec, row)}
+                listed |= due | {(row.namespace, result.task_id) for result in tables.results(sequence)}
+        for recorded in found:
+            if (recorded.namespace, recorded.task_id.partition("|")[0]) not in listed:
+                tables.remove_recorded(thread_id, recorded.namespace, recorded.task_id)
 
     def _cut(self, tables: Tables, query: Query, first: int) -> None:
         """Makes complete every row from `first` on whose state builds on an earlier one."""
@@ -299,18 +330,44 @@ class TableSaver(Saver):
             numbers = {"base": None, "rows": 1, "links": 0, "chain_bytes": size, "state_bytes": row.state_bytes}
             tables.replace(msgspec.structs.replace(row, changes=changes, **numbers))
 
-    def record(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded) -> None:
-        """Stores the state of one `once()` call of a running task at once, replacing an earlier one of its key."""
-        value = self._codec.encode(recorded.value, key=recorded.key)
-        row = RecordedRow(namespace, checkpoint_id, task_id, recorded.key, value, recorded.done)
+    def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        """Stores that a `once()` call of a running task begins, unless its key has a record: that one is returned.
+
+        Looking and storing are one transaction, so that of two runs one calls.
+        """
+        row = self._recorded_row(namespace, task_id, recorded)
+        with self._lasting() as tables:
+            found = [row for row in tables.recorded(thread_id, namespace, task_id) if row.key == recorded.key]
+            if not found:
+                tables.add_recorded(thread_id, row)
+        return self._record(found[0]) if found else None
+
+    def record(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
+        """Stores the state of one `once()` call at once, replacing an earlier one of its key."""
+        row = self._recorded_row(namespace, task_id, recorded)
         with self._writing() as tables:
             tables.add_recorded(thread_id, row)
 
-    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+    def remove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
+        """Forgets a `once()` call, of which it is certain that it did nothing; nothing happens if there is none."""
+        with self._writing() as tables:
+            tables.remove_recorded(thread_id, namespace, task_id, key)
+
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """The `once()` calls stored for a task, in the order in which they began."""
         with self._reading() as tables:
-            found = tables.recorded(thread_id, namespace, checkpoint_id, task_id)
-        return tuple(Recorded(row.key, bool(row.done), self._codec.decode(row.value)) for row in found)
+            found = tables.recorded(thread_id, namespace, task_id)
+        return tuple(map(self._record, found))
+
+    def _recorded_row(self, namespace: str, task_id: str, recorded: Recorded) -> RecordedRow:
+        value = self._codec.encode(recorded.value, key=recorded.key)
+        error = recorded.error.encode(errors="backslashreplace").decode()
+        position = (recorded.questions, recorded.children)
+        return RecordedRow(namespace, task_id, recorded.key, recorded.done, value, error, *position)
+
+    def _record(self, row: RecordedRow) -> Recorded:
+        value = self._codec.decode(row.value)
+        return Recorded(row.key, bool(row.done), value, row.error, row.questions, row.children)
 
 
 def checked(filter: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -12,7 +12,8 @@ near the size of the state itself.
 
 A file is used in write-ahead-log mode with synchronous=NORMAL: readers never wait for a writer, a write costs no disk
 flush, and a killed process loses nothing that was saved. A power cut may lose the last writes, never the file: who
-needs those as well gives the saver a connection with `PRAGMA synchronous = FULL`, at one disk flush a step.
+needs those as well gives the saver a connection with `PRAGMA synchronous = FULL`, at one disk flush a step. That a
+`once()` call begins is always flushed, since what it does to the world would otherwise be done again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +36,8 @@ _ROW = (
     "sequence, thread_id, namespace, checkpoint_id, parent_id, step, source, created_at, metadata, body, changes, "
     "base, chain_rows, chain_links, chain_bytes, state_bytes"
 )
+_FULL: Final = 2
+"""The level of `PRAGMA synchronous` at which a commit waits for the disk."""
 
 
 class SqliteSaver(TableSaver):
@@ -73,19 +76,30 @@ class SqliteSaver(TableSaver):
     def _writing(self) -> _Transaction:
         return _Transaction(self._connections, "BEGIN IMMEDIATE")
 
+    def _lasting(self) -> _Transaction:
+        return _Transaction(self._connections, "BEGIN IMMEDIATE", flush=True)
+
 
 class _Transaction:
-    """A with block that is one transaction: committed at its end, taken back when an error leaves it."""
+    """A with block that is one transaction: committed at its end, taken back when an error leaves it.
 
-    __slots__ = ("_begin", "_connection", "_connections", "_lent")
+    With `flush` the commit waits until the disk has it, and all that was committed before.
+    """
 
-    def __init__(self, lender: Pool | Single, begin: str) -> None:
-        self._connections, self._begin = lender, begin
+    __slots__ = ("_begin", "_connection", "_connections", "_flush", "_lent", "_usual")
+
+    def __init__(self, lender: Pool | Single, begin: str, *, flush: bool = False) -> None:
+        self._connections, self._begin, self._flush = lender, begin, flush
+        self._usual = _FULL
 
     def __enter__(self) -> Tables:
         self._lent = self._connections.lend()
         self._connection = connection = self._lent.__enter__()
         try:
+            if self._flush:
+                self._usual = connection.execute("PRAGMA synchronous").fetchone()[0]
+                if self._usual < _FULL:
+                    connection.execute(f"PRAGMA synchronous = {_FULL}")
             connection.execute(self._begin)
             cursor = connection.cursor()
         except BaseException as error:
@@ -108,6 +122,8 @@ class _Transaction:
             try:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
+                if self._usual < _FULL:
+                    self._connection.execute(f"PRAGMA synchronous = {self._usual}")
             finally:
                 self._lent.__exit__(None, None, None)
         if isinstance(error, sqlite3.Error):
@@ -193,17 +209,15 @@ class _SqliteTables:
         found = self._all("SELECT sequence, task_id, child, body FROM results WHERE sequence = ?", sequence)
         return [ResultRow(*fields) for fields in found]
 
-    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> list[RecordedRow]:
-        place = (namespace, checkpoint_id, task_id)
-        condition = "namespace = ? AND checkpoint_id = ? AND task_id = ?"
-        return self._recorded(f"thread_id = ? AND {condition}", thread_id, *place)
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]:
+        return self._recorded("thread_id = ? AND namespace = ? AND task_id = ?", thread_id, namespace, task_id)
 
     def all_recorded(self, thread_id: str) -> list[RecordedRow]:
         return self._recorded("thread_id = ?", thread_id)
 
     def _recorded(self, condition: str, *values: str) -> list[RecordedRow]:
         found = self._all(
-            "SELECT namespace, checkpoint_id, task_id, key, value, done FROM recorded "
+            "SELECT namespace, task_id, key, done, value, error, questions, children FROM recorded "
             f"WHERE {condition} ORDER BY rowid",
             *values,
         )
@@ -247,9 +261,17 @@ class _SqliteTables:
 
     def add_recorded(self, thread_id: str, row: RecordedRow) -> None:
         self._cursor.execute(
-            "INSERT INTO recorded (thread_id, namespace, checkpoint_id, task_id, key, done, value) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET done = excluded.done, value = excluded.value",
-            (thread_id, row.namespace, row.checkpoint_id, row.task_id, row.key, row.done, row.value),
+            "INSERT INTO recorded (thread_id, namespace, task_id, key, done, value, error, questions, children) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET done = excluded.done, "
+            "value = excluded.value, error = excluded.error, questions = excluded.questions, "
+            "children = excluded.children",
+            (thread_id, *msgspec.structs.astuple(row)),
+        )
+
+    def remove_recorded(self, thread_id: str, namespace: str, task_id: str, key: str | None = None) -> None:
+        self._cursor.execute(
+            "DELETE FROM recorded WHERE thread_id = ? AND namespace = ? AND task_id = ? AND key = ifnull(?, key)",
+            (thread_id, namespace, task_id, key),
         )
 
     def delete(self, thread_id: str) -> None:
@@ -270,11 +292,6 @@ class _SqliteTables:
         place = (thread_id, namespace, before)
         gone = "FROM checkpoints WHERE thread_id = ? AND namespace = ? AND sequence < ?"
         self._cursor.execute(f"DELETE FROM results WHERE sequence IN (SELECT sequence {gone})", place)
-        self._cursor.execute(
-            f"DELETE FROM recorded WHERE thread_id = ? AND namespace = ? AND checkpoint_id IN "
-            f"(SELECT checkpoint_id {gone})",
-            (thread_id, namespace, *place),
-        )
         self._cursor.execute(f"DELETE {gone}", place)
 
 

@@ -10,7 +10,19 @@ from typing import Any
 
 from minigraph.checkpoint.base import Saver
 from minigraph.errors import StorageError, ThreadConflictError, UnstorableValueError
-from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Recorded, Result, Stored, Task, Write
+from minigraph.records import (
+    Carried,
+    Checkpoint,
+    Failed,
+    Finished,
+    NewCheckpoint,
+    Paused,
+    Recorded,
+    Result,
+    Stored,
+    Task,
+    Write,
+)
 from minigraph.types import Interrupt, Send
 
 
@@ -58,6 +70,9 @@ def saver_checks() -> Mapping[str, Callable[[Saver], None]]:
         copies_are_threads_of_their_own,
         pruning_keeps_the_newest,
         once_records_are_replaced_by_key,
+        of_two_once_calls_one_begins,
+        once_records_go_with_their_tasks,
+        once_records_are_carried_to_a_branch,
         async_methods_do_the_same,
         of_two_writers_one_wins,
     )
@@ -159,10 +174,8 @@ def every_kind_of_result_comes_back(saver: Saver) -> None:
     results: tuple[Result, ...] = (
         finished,
         Finished("c0-task", "node"),
-        Paused(
-            "c0-task", "node", asked, ((1,),), (Interrupt("c?", "3"),), (("3", {"x"}),), (Recorded("k", True, (1,)),)
-        ),
-        Failed("c0-task", "node", "ValueError", "no", True, asked, (None,), recorded=(Recorded("k", False),)),
+        Paused("c0-task", "node", asked, ((1,),), (Interrupt("c?", "3"),), (("3", {"x"}),)),
+        Failed("c0-task", "node", "ValueError", "no", True, asked, (None,)),
         Failed("c0-task", "node", "E", "m", kept=Finished("c0-task", "node", (("n", (1,)),), ("x",))),
     )
     thread = _Thread(saver)
@@ -177,7 +190,7 @@ def reads_create_nothing(saver: Saver) -> None:
     what = "reads of what is not there"
     _equal((saver.get("t", ""), saver.get("t", "", "c0"), list(saver.history("t", ""))), (None, None, []), what)
     _equal((list(saver.history("t", "", before="c0")), saver.namespaces("t")), ([], []), what)
-    _equal((saver.recorded("t", "", "c0", "task"), list(saver.list())), ((), []), what)
+    _equal((saver.recorded("t", "", "task"), list(saver.list())), ((), []), what)
 
 
 def another_revision_is_refused(saver: Saver) -> None:
@@ -312,12 +325,12 @@ def threads_are_deleted_alone(saver: Saver) -> None:
     """Deleting a thread forgets all of it and nothing else; twice is fine."""
     for name in ("a", "b"):
         _Thread(saver, name).add({"n": 1})
-        saver.record(name, "", "c0", "task", Recorded("k", True, 1))
+        saver.record(name, "", "task", Recorded("k", True, 1))
     saver.delete_thread("a")
     saver.delete_thread("a")
-    _equal((saver.get("a", ""), saver.recorded("a", "", "c0", "task")), (None, ()), "a deleted thread is gone")
+    _equal((saver.get("a", ""), saver.recorded("a", "", "task")), (None, ()), "a deleted thread is gone")
     _stored(saver, "b", "")
-    _equal(saver.recorded("b", "", "c0", "task"), (Recorded("k", True, 1),), "other threads stay")
+    _equal(saver.recorded("b", "", "task"), (Recorded("k", True, 1),), "other threads stay")
     _Thread(saver, "a").add({"n": 2})
     _equal(_stored(saver, "a", "").revision, 1, "a deleted thread begins again")
 
@@ -361,13 +374,96 @@ def pruning_keeps_the_newest(saver: Saver) -> None:
 
 def once_records_are_replaced_by_key(saver: Saver) -> None:
     """Records of once() calls keep the order in which they began, and make no thread."""
-    place = ("t", "ns", "c0", "task")
-    saver.record(*place, Recorded("b", False))
-    saver.record(*place, Recorded("a", False))
-    saver.record(*place, Recorded("b", True, {"sent": (1,)}))
-    wanted = (Recorded("b", True, {"sent": (1,)}), Recorded("a", False))
+    place, begun = ("t", "ns", "task"), Recorded("b", False, None, "", 2, 1)
+    _equal(saver.record_start(*place, begun), None, "a once call that begins")
+    _equal(saver.record_start(*place, Recorded("a", False)), None, "another key")
+    _equal(saver.record_start(*place, Recorded("b", False)), begun, "a once call that began before")
+    saver.record(*place, Recorded("a", False, None, "E: no", 0, 0))
+    saver.record(*place, Recorded("b", True, {"sent": (1,)}, "", 2, 1))
+    wanted = (Recorded("b", True, {"sent": (1,)}, "", 2, 1), Recorded("a", False, None, "E: no", 0, 0))
     _equal(saver.recorded(*place), wanted, "once records are replaced by key")
-    _equal((saver.recorded("t", "ns", "c0", "other"), saver.get("t", "ns")), ((), None), "records make no thread")
+    _equal((saver.recorded("t", "ns", "other"), saver.get("t", "ns")), ((), None), "records make no thread")
+    _equal(saver.recorded("t", "", "task"), (), "records of another namespace are others")
+    with _refused(UnstorableValueError, "a result without a stored form"):
+        saver.record(*place, Recorded("a", True, object()))
+    _equal(saver.recorded(*place), wanted, "a refused record changes nothing")
+    for _ in range(2):
+        saver.remove_record(*place, "b")
+        _equal(saver.recorded(*place), wanted[1:], "a removed record is gone, alone")
+    _equal(saver.record_start(*place, begun), None, "a once call whose record was removed begins again")
+    _equal([recorded.key for recorded in saver.recorded(*place)], ["a", "b"], "it is the last one then")
+
+
+def of_two_once_calls_one_begins(saver: Saver) -> None:
+    """Of four threads that begin the same call exactly one does, in each of 10 rounds."""
+    for number in range(10):
+        begun: list[Recorded | None] = []
+
+        def begin(key: str = f"k{number}", begun: list[Recorded | None] = begun) -> None:
+            begun.append(saver.record_start("t", "", "task", Recorded(key, False)))
+
+        threads = [threading.Thread(target=begin) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        _equal(sorted(found is None for found in begun), [False, False, False, True], "of several calls one begins")
+
+
+def once_records_go_with_their_tasks(saver: Saver) -> None:
+    """A copy of a thread has its records; pruning forgets those of tasks that no checkpoint lists any more."""
+    thread = _Thread(saver)
+    for number in range(3):
+        due = (Task("kept", "n"), Task(f"t{number}", "n"))
+        thread.add({"n": number}, due=due)
+        saver.record("t", "", f"t{number}", Recorded("k", True, number))
+        saver.record("t", "", f"t{number}|0:1:n", Recorded("k", True, (number,)))
+    saver.record("t", "", "kept", Recorded("a", True, 1))
+    saver.record("t", "", "kept", Recorded("b", False))
+    saver.record("t", "ns", "t2", Recorded("k", True))
+    saver.copy_thread("t", "copy")
+    saver.delete_thread("t")
+    _equal(saver.recorded("t", "", "t2"), (), "a deleted thread has no records")
+
+    def found() -> list[Any]:
+        return [[r.value for r in saver.recorded("copy", "", f"t{n}")] for n in range(3)]
+
+    _equal(found(), [[0], [1], [2]], "a copy has the records")
+    saver.prune("copy", keep=2)
+    _equal(found(), [[], [1], [2]], "pruning forgets the records of tasks that are gone")
+    _equal(saver.recorded("copy", "", "t0|0:1:n"), (), "and those of the child graphs that they called")
+    _equal(saver.recorded("copy", "", "t1|0:1:n"), (Recorded("k", True, (1,)),), "and no others")
+    _equal(saver.recorded("copy", "ns", "t2"), (), "a task is known by its namespace too")
+    wanted = (Recorded("a", True, 1), Recorded("b", False))
+    _equal(saver.recorded("copy", "", "kept"), wanted, "what several checkpoints list stays, in its order")
+
+
+def once_records_are_carried_to_a_branch(saver: Saver) -> None:
+    """A write copies records to tasks of its namespace: all of them, or those from before a question or a child."""
+    thread = _Thread(saver)
+    thread.add({})
+    calls = (
+        Recorded("a", True, 1),
+        Recorded("b", False, None, "E", 1, 0),
+        Recorded("c", True, 3, "", 1, 1),
+        Recorded("d", True, 4, "", 2, 1),
+    )
+    for recorded in calls:
+        saver.record("t", "old", "x", recorded)
+    saver.record("t", "old", "x|0:1:n", calls[0])
+    saver.record("t", "old", "xy", calls[0])
+    limits: list[tuple[int | None, int | None, int]] = [
+        (None, None, 4), (0, None, 1), (1, None, 3), (None, 0, 2), (1, 0, 2), (2, 1, 4),
+    ]  # fmt: skip
+    for number, (questions, children, count) in enumerate(limits):
+        thread.write(carried=(Carried("old", "x", f"y{number}", questions, children),))
+        _equal(saver.recorded("t", "", f"y{number}"), calls[:count], f"carried up to {questions}, {children}")
+        _equal(saver.recorded("t", "", f"y{number}|0:1:n"), calls[:1], "what child graphs recorded goes with it")
+    _equal(saver.recorded("t", "old", "x"), calls, "carrying copies")
+    refused = Write("t", "", 0, carried=(Carried("old", "x", "z"),))
+    with _refused(ThreadConflictError, "a write on another revision"):
+        saver.put(refused)
+    _equal(saver.recorded("t", "", "z"), (), "a refused write carries nothing")
 
 
 def async_methods_do_the_same(saver: Saver) -> None:
@@ -378,8 +474,11 @@ def async_methods_do_the_same(saver: Saver) -> None:
         stored = await saver.aget("t", "")
         _equal(stored, _stored(saver, "t", ""), "aget")
         _equal(await saver.ahistory("t", "", limit=5), [stored], "ahistory")
-        await saver.arecord("t", "", "c0", "task", Recorded("k", True, 1))
-        _equal(await saver.arecorded("t", "", "c0", "task"), (Recorded("k", True, 1),), "arecorded")
+        _equal(await saver.arecord_start("t", "", "task", Recorded("k", False)), None, "arecord_start")
+        await saver.arecord("t", "", "task", Recorded("k", True, 1))
+        _equal(await saver.arecorded("t", "", "task"), (Recorded("k", True, 1),), "arecorded")
+        await saver.aremove_record("t", "", "task", "k")
+        _equal(await saver.arecorded("t", "", "task"), (), "aremove_record")
         await saver.acopy_thread("t", "u")
         await saver.aprune("u", keep=1)
         await saver.adelete_thread("t")

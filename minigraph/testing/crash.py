@@ -60,9 +60,20 @@ class CrashingSaver(Saver):
         self._die("after")
         return revision
 
-    def record(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded) -> None:
+    def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        """`record_start` of the other saver; it counts as a write."""
+        found = self._written(lambda: self.inner.record_start(thread_id, namespace, task_id, recorded))
+        self._die("after")
+        return cast(Recorded | None, found)
+
+    def record(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
         """`record` of the other saver; it counts as a write."""
-        self._written(lambda: self.inner.record(thread_id, namespace, checkpoint_id, task_id, recorded))
+        self._written(lambda: self.inner.record(thread_id, namespace, task_id, recorded))
+        self._die("after")
+
+    def remove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
+        """`remove_record` of the other saver; it counts as a write."""
+        self._written(lambda: self.inner.remove_record(thread_id, namespace, task_id, key))
         self._die("after")
 
     def _written(self, store: Callable[[], Any]) -> Any:
@@ -105,9 +116,9 @@ class CrashingSaver(Saver):
         """`prune` of the other saver."""
         self.inner.prune(thread_id, keep=keep)
 
-    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """`recorded` of the other saver."""
-        return self.inner.recorded(thread_id, namespace, checkpoint_id, task_id)
+        return self.inner.recorded(thread_id, namespace, task_id)
 
     def register(self, *types: type, name: str | None = None) -> None:
         """`register` of the other saver."""
