@@ -588,8 +588,11 @@ def test_a_child_graph_asks_nobody_inside_of_a_call(saver: Saver) -> None:
 
 def test_a_graph_of_its_own_may_ask_inside_of_a_call(saver: Saver) -> None:
     other = build({"c": lambda state: {"log": [interrupt("q")]}}, chain("c"), InMemorySaver())
-    call = functools.partial(other.invoke, {}, thread("another"))
-    graph = build({"n": lambda state: {"value": "__interrupt__" in once("k", call)}}, chain("n"), saver)
+
+    def call() -> bool:
+        return "__interrupt__" in other.invoke({}, thread("another"))
+
+    graph = build({"n": lambda state: {"value": once("k", call)}}, chain("n"), saver)
     assert graph.invoke({}, CONFIG) == {"log": [], "value": True}
 
 
