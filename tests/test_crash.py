@@ -10,9 +10,10 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from minigraph import START, CompiledGraph, StateGraph, interrupt
+from minigraph import START, CompiledGraph, StateGraph, interrupt, once
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
-from minigraph.records import Finished, Write
+from minigraph.errors import UnknownOutcomeError
+from minigraph.records import Finished, Recorded, Write
 from minigraph.testing import CrashLawError, build, crash_everywhere, draw_program, minigraph_engine
 from minigraph.testing.building import Flaky
 from minigraph.testing.crash import CrashingSaver
@@ -141,3 +142,83 @@ def test_a_run_without_an_end_is_an_error() -> None:
         crash_everywhere(graph, {"log": []}, failures=IndexError, rounds=3)
     with pytest.raises(IndexError):
         crash_everywhere(graph, {"log": []})
+
+
+def mailing(calls: list[str], **options: Any) -> Any:
+    """A graph whose one node sends a mail and then asks."""
+
+    def send(state: Any) -> dict[str, Any]:
+        return {"log": [once("mail", send_mail, **options), interrupt("q")]}
+
+    def send_mail() -> str:
+        calls.append("mail")
+        return "sent"
+
+    def graph(saver: Saver) -> CompiledGraph:
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+        builder.add_node("send", send)
+        builder.add_edge(START, "send")
+        return builder.compile(saver)
+
+    return graph
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_what_is_done_once_is_done_at_most_once_through_every_crash(tmp_path: Path, kind: str) -> None:
+    numbers = iter(range(1_000))
+
+    def saver() -> Saver:
+        return InMemorySaver() if kind == "memory" else SqliteSaver(tmp_path / f"{next(numbers)}.db")
+
+    calls: list[str] = []
+    report = crash_everywhere(mailing(calls), {"log": []}, answers=[1], make_saver=saver)
+    # 1: the input, 2: the call begins, 3: its result, 4: the question, 5: the answer, 6: the call found, 7: the end
+    assert (report.writes, report.crashes) == (7, 14)
+    assert report.unknown == (
+        "after write 2 of 7: node 'send', once('mail', ...)",
+        "before write 3 of 7: node 'send', once('mail', ...)",
+    )
+    assert len(calls) == 14  # one for each run, that without a crash too, but for the one that died before the call
+
+
+def test_with_on_unknown_every_crash_ends_like_the_run_without_it() -> None:
+    calls: list[str] = []
+    report = crash_everywhere(mailing(calls, on_unknown=lambda: "sent"), {"log": []}, answers=[1])
+    assert (report.crashes, report.unknown) == (14, ())
+    assert len(calls) == 14
+
+
+class Repeating(CrashingSaver):
+    """Forgets once() calls, or never knew of their start."""
+
+    def __init__(self, *, knows: bool) -> None:
+        super().__init__(InMemorySaver())
+        self.knows = knows
+
+    def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        return Recorded(recorded.key, False) if self.knows and self.written_off else None
+
+    written_off = False
+
+    def record(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
+        self.written_off = True
+
+
+def test_a_call_that_begins_again_is_noticed() -> None:
+    with pytest.raises(CrashLawError, match=r"once\('mail', ...\) of task \w+ began again") as caught:
+        crash_everywhere(mailing([]), {"log": []}, answers=[1], make_saver=lambda: Repeating(knows=False))
+    assert caught.value.ran_again
+
+
+def test_an_outcome_that_is_unknown_without_a_crash_is_an_error() -> None:
+    with pytest.raises(CrashLawError, match="no call of that key is open, and yet: node 'send'"):
+        crash_everywhere(mailing([]), {"log": []}, answers=[1], make_saver=lambda: Repeating(knows=True))
+
+    def graph(saver: Saver) -> CompiledGraph:
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+        builder.add_node("fail", lambda state: once("mail", [].pop))
+        builder.add_edge(START, "fail")
+        return builder.compile(saver)
+
+    with pytest.raises(UnknownOutcomeError, match="IndexError: pop from empty list"):
+        crash_everywhere(graph, {"log": []}, failures=IndexError)

@@ -12,6 +12,7 @@ from minigraph.calls import JoinNeverFiredWarning
 from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.memory import InMemorySaver
 from minigraph.compiled import CompiledGraph
+from minigraph.errors import UnknownOutcomeError
 from minigraph.records import Finished, Recorded, Stored, Write
 from minigraph.testing.instrument import Seen, watched
 from minigraph.types import Command, Interrupt, StateSnapshot
@@ -37,10 +38,15 @@ class CrashLawError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """How many writes the run without a crash made, and how many crashes it was put through."""
+    """How many writes the run without a crash made, and how many crashes it was put through.
+
+    `unknown` are the crashes after which the run cannot go on without a person, since they fell between the start of
+    a once() call and its record: where, which node and which key. A graph that gives `on_unknown` has none.
+    """
 
     writes: int
     crashes: int
+    unknown: tuple[str, ...] = ()
 
 
 class CrashingSaver(Saver):
@@ -52,6 +58,9 @@ class CrashingSaver(Saver):
         self.dead = False
         self.finished: set[str] = set()
         """The ids of the tasks whose end is stored."""
+        self.began: dict[tuple[str, str, str], bool] = {}
+        """The once() calls whose start is stored, by namespace, task and key, and whether their end is."""
+        self.began_again: list[str] = []
 
     def put(self, write: Write) -> int:
         """`put` of the other saver, unless this is where the process dies."""
@@ -63,17 +72,24 @@ class CrashingSaver(Saver):
     def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
         """`record_start` of the other saver; it counts as a write."""
         found = self._written(lambda: self.inner.record_start(thread_id, namespace, task_id, recorded))
+        if found is None:
+            place = (namespace, task_id, recorded.key)
+            if place in self.began:
+                self.began_again.append(f"once({recorded.key!r}, ...) of task {task_id} began again")
+            self.began[place] = False
         self._die("after")
         return cast(Recorded | None, found)
 
     def record(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
         """`record` of the other saver; it counts as a write."""
         self._written(lambda: self.inner.record(thread_id, namespace, task_id, recorded))
+        self.began[namespace, task_id, recorded.key] = recorded.done
         self._die("after")
 
     def remove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
         """`remove_record` of the other saver; it counts as a write."""
         self._written(lambda: self.inner.remove_record(thread_id, namespace, task_id, key))
+        self.began.pop((namespace, task_id, key), None)
         self._die("after")
 
     def _written(self, store: Callable[[], Any]) -> Any:
@@ -140,28 +156,34 @@ def crash_everywhere(
     `graph_builder` makes the graph with the saver it is given (a fresh one after each crash, as a new process
     would). `answers` answers its questions: by question value, in order of asking, or by a function of the
     Interrupt. `failures` are exceptions that nodes raise and that going on is the remedy for. `limit` takes that many
-    crash points, spread evenly, where there are more. Raises CrashLawError where the end, or the states or results on
-    the way, differ from the run without a crash, or where a task ran again whose end was stored.
+    crash points, spread evenly, where there are more. A crash between the start of a once() call and its record ends
+    with UnknownOutcomeError, unless the graph says what to do then; the report names it. Raises CrashLawError where
+    the end, or the states or results on the way, differ from the run without a crash, where a task ran again whose end
+    was stored, and where a once() call began again.
     """
     driver = _Driver(graph_builder, input, answers, failures, rounds)
     saver = CrashingSaver(make_saver())
     wanted = driver.to_the_end(saver, saver, "nowhere")
+    if isinstance(wanted, UnknownOutcomeError):
+        raise wanted
     sides: tuple[Literal["before", "after"], ...] = ("before", "after")
     points: list[tuple[int, Literal["before", "after"]]] = [
         (number, side) for number in range(1, saver.writes + 1) for side in sides
     ]
     if limit is not None and len(points) > limit:
         points = [points[i * len(points) // limit] for i in range(limit)]
-    crashes = 0
+    crashes, unknown = 0, []
     for number, side in points:
         inner = make_saver()
         dying = CrashingSaver(inner, number, side)
         where = f"{side} write {number} of {saver.writes}"
         found = driver.to_the_end(dying, CrashingSaver(inner), where)
         crashes += dying.dead  # results of siblings may share a write by chance, and the last ones are not reached
-        if found != wanted:
+        if isinstance(found, UnknownOutcomeError):
+            unknown.append(f"{where}: node {found.node!r}, once({found.key!r}, ...)")
+        elif found != wanted:
             raise CrashLawError(where, _difference(wanted, found))
-    return CrashReport(saver.writes, crashes)
+    return CrashReport(saver.writes, crashes, tuple(unknown))
 
 
 Ending = list[tuple[str, int, Any, tuple[str, ...], list[tuple[str, Any]]]]
@@ -182,8 +204,11 @@ class _Driver:
         self.config: dict[str, Any] = {"configurable": {"thread_id": "crash"}}
         self.ran_again: list[str] = []
 
-    def to_the_end(self, saver: CrashingSaver, spare: CrashingSaver, where: str) -> Ending:
-        """Runs until nothing is due; after a crash goes on with `spare`. Returns the history."""
+    def to_the_end(self, saver: CrashingSaver, spare: CrashingSaver, where: str) -> Ending | UnknownOutcomeError:
+        """Runs until nothing is due; after a crash goes on with `spare`. Returns the history.
+
+        Where the crash left the outcome of a once() call unknown, it returns the error that says so.
+        """
         asked: list[str] = []
         graph = self._graph(saver, saver)
         with warnings.catch_warnings():
@@ -195,11 +220,16 @@ class _Driver:
                     if given is _DONE:
                         return _history(graph, self.config)
                     graph.invoke(given, self.config)
-                    if self.ran_again:
-                        raise CrashLawError(where, self.ran_again[0], ran_again=True)
+                    if again := [*self.ran_again, *spare.began_again]:
+                        raise CrashLawError(where, again[0], ran_again=True)
                 except Crash:
-                    spare.finished = saver.finished
+                    spare.finished, spare.began = saver.finished, saver.began
                     graph = self._graph(spare, spare)
+                except UnknownOutcomeError as error:
+                    open_calls = [key for (_, _, key), done in spare.began.items() if not done]
+                    if error.key not in open_calls:
+                        raise CrashLawError(where, f"no call of that key is open, and yet: {error}") from error
+                    return error
                 except self.failures:
                     continue  # the next call goes on
         raise CrashLawError(where, f"the run was not over after {self.rounds} calls")
