@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from minigraph.context import Scope
-from minigraph.effects import Effect, History, Load, Save
+from minigraph.effects import Effect, History, Load, Namespaces, Save
 from minigraph.errors import UnknownCheckpointError
-from minigraph.identifiers import child_namespace, interrupt_id, task_id
-from minigraph.records import Carried, Checkpoint, NewCheckpoint, Paused, Result, Stored, Task, Write
+from minigraph.identifiers import child_namespace, interrupt_id, questions_before, task_id
+from minigraph.records import Carried, Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
 from minigraph.run import Position, stamp
 from minigraph.types import Interrupt
 
@@ -30,8 +30,7 @@ class Place:
 def forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) -> Position:
     """A branch from an older checkpoint: the same state and tasks under new ids.
 
-    A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again; what
-    they recorded with once() before they asked goes with them.
+    A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again.
     """
     old = stored.checkpoint
     checkpoint = branch(old)
@@ -42,7 +41,6 @@ def forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) 
             kept = _reanswered(scope, result, renamed[result.task_id].id, answers)
             position.results[kept.task_id] = kept
             position.unsaved_results.append((checkpoint.id, kept))
-        position.carried = _carried(scope.namespace, stored, renamed, answers)
     return position
 
 
@@ -61,7 +59,7 @@ def branch(old: Checkpoint) -> Checkpoint:
 
 
 def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, Any]) -> Result:
-    asked = tuple(Interrupt(q.value, interrupt_id(scope.namespace, new_task, i)) for i, q in enumerate(result.asked))
+    asked = _renamed(scope.namespace, new_task, result.asked)
     index = _reopened(result, answers)
     if index is not None:
         given = (*result.answers[:index], answers[result.asked[index].id])
@@ -69,12 +67,9 @@ def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, 
     return msgspec.structs.replace(result, task_id=new_task, asked=asked)
 
 
-def _carried(namespace: str, stored: Stored, renamed: dict[str, Task], answers: dict[str, Any]) -> list[Carried]:
-    """What the tasks of a branch take over of the records of the old ones: what began before a new answer."""
-    results = {result.task_id: result for result in stored.results}
-    return [
-        Carried(namespace, old, new.id, questions=_reopened(results.get(old), answers)) for old, new in renamed.items()
-    ]
+def _renamed(namespace: str, task: str, asked: tuple[Interrupt, ...]) -> tuple[Interrupt, ...]:
+    """The questions of a task, as another task asks them."""
+    return tuple(Interrupt(q.value, interrupt_id(namespace, task, i)) for i, q in enumerate(asked))
 
 
 def _reopened(result: Result | None, answers: dict[str, Any]) -> int | None:
@@ -110,44 +105,103 @@ def questions_at(place: Place) -> set[str]:
 
 
 def move_children(
-    scope: Scope, position: Position, old: Checkpoint, places: list[Place], answers: dict[str, Any]
+    scope: Scope, position: Position, stored: Stored, places: list[Place], answers: dict[str, Any]
 ) -> Generator[Effect, Any, None]:
-    """Gives the tasks of a branch copies of their child graphs as they were when they asked, with the new answers."""
-    renamed = dict(zip((task.id for task in old.due), position.checkpoint.due, strict=True))
-    for place in places:
-        new_task = renamed[place.task.id]
-        yield from _transplant(scope, scope.namespace, scope.namespace, new_task, place, answers)
-        position.results.pop(new_task.id, None)
-        position.unsaved_results = [r for r in position.unsaved_results if r[1].task_id != new_task.id]
-        position.carried = [_before_child(c) if c.new_task_id == new_task.id else c for c in position.carried]
+    """Gives the tasks of a branch copies of the child graphs that they called before the new answers.
+
+    A child graph that asked one of the questions goes on from there with the new answer, any other one as it stands.
+    """
+    if not answers:
+        return
+    names: list[str] = yield Namespaces(scope.thread_id)
+    renamed = dict(zip((task.id for task in stored.checkpoint.due), position.checkpoint.due, strict=True))
+    move = _Move(scope, names, answers, {})
+    yield from move.below(scope.namespace, scope.namespace, stored, renamed, position.results, places)
+    position.unsaved_results = [(position.checkpoint.id, result) for result in position.results.values()]
+    position.carried = move.carried(scope.namespace, stored, renamed, places)
 
 
-def _before_child(carried: Carried) -> Carried:
-    """Only what a task recorded before it called its child graph."""
-    return msgspec.structs.replace(carried, children=0)
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Copies child graphs to the tasks of a branch. `ids` are their questions' new ids by the old ones."""
+
+    scope: Scope
+    names: list[str]
+    answers: dict[str, Any]
+    ids: dict[str, str]
+
+    def below(
+        self,
+        namespace: str,
+        new_namespace: str,
+        stored: Stored,
+        renamed: dict[str, Task],
+        results: dict[str, Result],
+        places: list[Place],
+    ) -> Generator[Effect, Any, None]:
+        """Copies the child graphs of the tasks of one checkpoint; `results` are those of the new tasks."""
+        before = {result.task_id: result for result in stored.results}
+        asked_in = {place.task.id: place for place in places}
+        for task in stored.checkpoint.due:
+            new, result, place = renamed[task.id], before.get(task.id), asked_in.get(task.id)
+            limit = _reopened(result, self.answers)
+            if place is None and limit is None and isinstance(result, Finished):
+                continue  # it does not run again
+            inside = child_namespace(namespace, task.node, task.id)
+            new_inside = child_namespace(new_namespace, task.node, new.id)
+            if place is not None:
+                call = place.stored.checkpoint.owner
+                yield from self._child(inside, new_inside, _called_by(new, call), place.stored, place.inner)
+                results.pop(new.id, None)
+                if result is not None and (own := questions_before(call)):
+                    asked = _renamed(new_namespace, new.id, result.asked[:own])
+                    results[new.id] = Paused(new.id, new.node, asked, result.answers[:own])
+                continue
+            for name in self.names:
+                number = name.removeprefix(inside)
+                if name == inside or (number.startswith(":#") and name != number and "|" not in number):
+                    head: Stored | None = yield Load(self.scope.thread_id, name, None)
+                    if head is not None and (limit is None or questions_before(head.checkpoint.owner) <= limit):
+                        call = _called_by(new, head.checkpoint.owner)
+                        yield from self._child(name, new_inside + number, call, head, None)
+            kept = results.get(new.id)
+            if isinstance(kept, Paused | Failed):
+                inner = tuple(Interrupt(q.value, self.ids.get(q.id, q.id)) for q in kept.inner)
+                given = tuple((self.ids.get(key, key), value) for key, value in kept.given)
+                results[new.id] = msgspec.structs.replace(kept, inner=inner, given=given)
+
+    def _child(
+        self, namespace: str, new_namespace: str, owner: str, stored: Stored, inner: Place | None
+    ) -> Generator[Effect, Any, None]:
+        scope = dataclasses.replace(self.scope, namespace=new_namespace)
+        old = stored.checkpoint
+        checkpoint = msgspec.structs.replace(branch(old), parent_id=None, owner=owner)
+        renamed = dict(zip((task.id for task in old.due), checkpoint.due, strict=True))
+        results: dict[str, Result] = {}
+        for result in stored.results:
+            kept = _reanswered(scope, result, renamed[result.task_id].id, self.answers)
+            results[kept.task_id] = kept
+            self.ids.update((q.id, new.id) for q, new in zip(result.asked, kept.asked, strict=False))
+        places = [] if inner is None else [inner]
+        yield from self.below(namespace, new_namespace, stored, renamed, results, places)
+        new_results = tuple((checkpoint.id, result) for result in results.values())
+        carried = tuple(self.carried(namespace, stored, renamed, places))
+        new = (NewCheckpoint(checkpoint, None),)
+        yield Save(Write(self.scope.thread_id, new_namespace, 0, new, new_results, carried=carried))
+
+    def carried(self, namespace: str, stored: Stored, renamed: dict[str, Task], places: list[Place]) -> list[Carried]:
+        """What the new tasks take over of the old ones' records: what began before a new answer."""
+        results = {result.task_id: result for result in stored.results}
+        below = {place.task.id for place in places}
+        return [
+            Carried(namespace, old, new.id, _reopened(results.get(old), self.answers), 0 if old in below else None)
+            for old, new in renamed.items()
+        ]
 
 
-def _transplant(
-    scope: Scope, namespace: str, old_namespace: str, task: Task, place: Place, answers: dict[str, Any]
-) -> Generator[Effect, Any, None]:
-    inside = dataclasses.replace(scope, namespace=child_namespace(namespace, task.node, task.id))
-    before = child_namespace(old_namespace, task.node, place.task.id)
-    old = place.stored.checkpoint
-    checkpoint = msgspec.structs.replace(branch(old), parent_id=None, owner=f"{task.id}#0")
-    renamed = dict(zip((t.id for t in old.due), checkpoint.due, strict=True))
-    skipped = place.inner.task.id if place.inner is not None else ""
-    if place.inner is not None:
-        yield from _transplant(scope, inside.namespace, before, renamed[skipped], place.inner, answers)
-    results = tuple(
-        (checkpoint.id, _reanswered(inside, result, renamed[result.task_id].id, answers))
-        for result in place.stored.results
-        if result.task_id != skipped
-    )
-    carried = tuple(
-        _before_child(c) if c.task_id == skipped else c for c in _carried(before, place.stored, renamed, answers)
-    )
-    new = (NewCheckpoint(checkpoint, None),)
-    yield Save(Write(scope.thread_id, inside.namespace, 0, new, results, carried=carried))
+def _called_by(task: Task, call: str) -> str:
+    """The same call of a child graph, by another task."""
+    return f"{task.id}#{call.partition('#')[2]}"
 
 
 def reopen_child(scope: Scope, namespace: str, checkpoint_id: str | None) -> Generator[Effect, Any, None]:

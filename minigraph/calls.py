@@ -12,6 +12,7 @@ from minigraph.channels import shallow_copy
 from minigraph.context import Event, Scope, TaskContext, current_or_none
 from minigraph.effects import Effect
 from minigraph.errors import GraphDefinitionError, GraphInterrupt, nearest
+from minigraph.identifiers import child_call
 from minigraph.opening import open_run
 from minigraph.run import Run
 from minigraph.signatures import Breakpoints, Version
@@ -222,7 +223,7 @@ def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
         max_concurrency=outer.max_concurrency,
         durability=outer.durability,
         executor=compiled.executor or outer.executor,
-        owner=f"{parent.task.id}#{number}",
+        owner=child_call(parent.task.id, number, parent.questions),
         given=parent.given if saver is not None else {**outer.given, **parent.given},
         caller=parent,
         forward=parent.emit,

@@ -32,6 +32,13 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Namespaces:
+    """List the namespaces of a thread. Answered with a list of str."""
+
+    thread_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Save:
     """Store a write; `background` allows it to finish later, but before the next one begins."""
 
@@ -73,4 +80,4 @@ class Emit:
 
 Found = TypeVar("Found")
 """What a generator of effects returns at its end."""
-Effect = Load | History | Save | Settle | Start | Wait | Stop | Emit
+Effect = Load | History | Namespaces | Save | Settle | Start | Wait | Stop | Emit

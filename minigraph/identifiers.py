@@ -45,6 +45,21 @@ def child_namespace(namespace: str, node: str, task: str) -> str:
     return f"{namespace}|{part}" if namespace else part
 
 
+def child_call(task: str, number: int, questions: int) -> str:
+    """The name of a task's call of a child graph: its number in the node, and how many questions came before it."""
+    return f"{task}#{number}@{questions}"
+
+
+def same_call(name: str) -> str:
+    """What a call of a child graph is known by when the node runs again: the task and the call's number."""
+    return name.partition("@")[0]
+
+
+def questions_before(name: str) -> int:
+    """How many questions of the task came before a call of a child graph."""
+    return int(name.partition("@")[2] or 0)
+
+
 def looks_like_answers(value: object) -> bool:
     """Whether a resume value is a map of answers: a non-empty dict whose keys all have the form of interrupt ids."""
     return (

@@ -19,7 +19,7 @@ from minigraph.errors import (
     UnknownCheckpointError,
     UnknownInterruptError,
 )
-from minigraph.identifiers import looks_like_answers, task_id
+from minigraph.identifiers import looks_like_answers, same_call, task_id
 from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Stored, Task
 from minigraph.run import Position, stamp, write_of
 from minigraph.step import Stamp, merge
@@ -42,7 +42,7 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
     """
     stored = yield from load(scope, checkpoint_id)
     if scope.owner:
-        if stored is not None and stored.checkpoint.owner == scope.owner:
+        if stored is not None and same_call(stored.checkpoint.owner) == same_call(scope.owner):
             position = yield from _answered(scope, position_of(stored), dict(scope.given))
             return position, False
         return input_position(scope, stored, given), True
@@ -175,7 +175,7 @@ def _command(scope: Scope, stored: Stored | None, command: Command[Any]) -> Open
         answers = match_answers(scope, stored, command.resume, closed_too=not at_head, below=below)
     if not at_head:
         position = forked(scope, stored, answers)
-        yield from move_children(scope, position, stored.checkpoint, places, answers)
+        yield from move_children(scope, position, stored, places, answers)
         answers = {}
     if edits:
         _apply_command(scope, position, command)

@@ -16,6 +16,7 @@ import msgspec
 from minigraph.channels import copied
 from minigraph.context import TaskContext, calling, current
 from minigraph.errors import OnceError, UnknownOutcomeError, UnstorableValueError
+from minigraph.identifiers import same_call
 from minigraph.records import Recorded
 from minigraph.types import START, ErrorRule
 from minigraph.work import matches
@@ -296,7 +297,7 @@ def _place_of(context: TaskContext, key: str) -> _Place:
             )
         if scope.saver is not None or scope.caller is None:
             break
-        number = scope.owner.rpartition("#")[2]
+        number = same_call(scope.owner).rpartition("#")[2]
         way = f"|{number}:{owner.step}:{task.node}{f':{task.index}' if task.is_send else ''}{way}"
     if owner.scope.saver is not None and owner.scope.durability != "sync":
         raise _refusal(

@@ -188,3 +188,27 @@ class Stored(msgspec.Struct, frozen=True):
     head_id: str
     revision: int
     sequence: int
+
+
+def without_untracked(write: Write, untracked: frozenset[str]) -> Write:
+    """The write without the keys that are never stored."""
+    if not untracked:
+        return write
+
+    def strip(checkpoint: Checkpoint | None) -> Checkpoint | None:
+        if checkpoint is None:
+            return None
+        values = {key: value for key, value in checkpoint.values.items() if key not in untracked}
+        return msgspec.structs.replace(checkpoint, values=values)
+
+    def strip_result(result: Result) -> Result:
+        if not isinstance(result, Finished):
+            return result
+        return msgspec.structs.replace(result, writes=tuple(w for w in result.writes if w[0] not in untracked))
+
+    new = tuple(
+        NewCheckpoint(strip(item.checkpoint) or item.checkpoint, strip(item.previous), item.kept)
+        for item in write.checkpoints
+    )
+    results = tuple((checkpoint_id, strip_result(result)) for checkpoint_id, result in write.results)
+    return msgspec.structs.replace(write, checkpoints=new, results=results)

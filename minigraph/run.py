@@ -23,8 +23,18 @@ from minigraph.errors import (
     UnstorableValueError,
     listing,
 )
-from minigraph.identifiers import derived_checkpoint_id, new_checkpoint_id, timestamp
-from minigraph.records import Carried, Checkpoint, Finished, NewCheckpoint, Paused, Result, Task, Write
+from minigraph.identifiers import derived_checkpoint_id, new_checkpoint_id, same_call, timestamp
+from minigraph.records import (
+    Carried,
+    Checkpoint,
+    Finished,
+    NewCheckpoint,
+    Paused,
+    Result,
+    Task,
+    Write,
+    without_untracked,
+)
 from minigraph.step import Stamp, apply_writes, merge, merge_order
 from minigraph.structure import Graph
 from minigraph.types import START, Interrupt
@@ -55,7 +65,9 @@ def stamp(parent: Checkpoint | None, scope: Scope | None = None) -> Stamp:
     find their questions.
     """
     if scope is not None and scope.saver is None and scope.owner:
-        return Stamp(derived_checkpoint_id(scope.owner, 0 if parent is None else parent.step + 2), timestamp())
+        return Stamp(
+            derived_checkpoint_id(same_call(scope.owner), 0 if parent is None else parent.step + 2), timestamp()
+        )
     return Stamp(new_checkpoint_id(None if parent is None else parent.id), timestamp())
 
 
@@ -404,30 +416,6 @@ def _only_last(
     return [NewCheckpoint(msgspec.structs.replace(last, parent_id=parent), stored)], [
         r for r in results if r[0] == last.id
     ]
-
-
-def without_untracked(write: Write, untracked: frozenset[str]) -> Write:
-    """The write without the keys that are never stored."""
-    if not untracked:
-        return write
-
-    def strip(checkpoint: Checkpoint | None) -> Checkpoint | None:
-        if checkpoint is None:
-            return None
-        values = {key: value for key, value in checkpoint.values.items() if key not in untracked}
-        return msgspec.structs.replace(checkpoint, values=values)
-
-    def strip_result(result: Result) -> Result:
-        if not isinstance(result, Finished):
-            return result
-        return msgspec.structs.replace(result, writes=tuple(w for w in result.writes if w[0] not in untracked))
-
-    new = tuple(
-        NewCheckpoint(strip(item.checkpoint) or item.checkpoint, strip(item.previous), item.kept)
-        for item in write.checkpoints
-    )
-    results = tuple((checkpoint_id, strip_result(result)) for checkpoint_id, result in write.results)
-    return msgspec.structs.replace(write, checkpoints=new, results=results)
 
 
 def _name_writer(error: UnstorableValueError, write: Write) -> UnstorableValueError:

@@ -24,8 +24,19 @@ from minigraph.opening import (
     move,
     position_of,
 )
-from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
-from minigraph.run import Position, live_values, open_questions, stamp, without_untracked
+from minigraph.records import (
+    Checkpoint,
+    Failed,
+    Finished,
+    NewCheckpoint,
+    Paused,
+    Result,
+    Stored,
+    Task,
+    Write,
+    without_untracked,
+)
+from minigraph.run import Position, live_values, open_questions, stamp
 from minigraph.state import View
 from minigraph.structure import Graph
 from minigraph.types import END, START, StateSnapshot, StateUpdate, TaskSnapshot

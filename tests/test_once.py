@@ -776,6 +776,87 @@ def test_a_new_answer_in_a_child_graph_keeps_what_was_done_before(saver: Saver, 
     assert world.calls == [("after q", 2), *(["after inner"] if deep else []), "after child"]
 
 
+@pytest.mark.parametrize("child_saver", [None, False], ids=["the child stores", "the child stores nothing"])
+def test_a_new_answer_keeps_the_child_graphs_that_were_called_before(saver: Saver, child_saver: bool | None) -> None:
+    world = World()
+    child = build(
+        {"c": lambda state: {"log": [once("k", world.do, ("child", state["value"]))]}}, chain("c"), child_saver
+    )
+
+    def node(state: Any) -> dict[str, Any]:
+        found = [child.invoke({"value": n})["log"][0] for n in (1, 2)]
+        answer = interrupt("q")
+        return {"log": [*found, *child.invoke({"value": answer})["log"]]}
+
+    graph = build({"n": node}, chain("n"), saver)
+    graph.invoke({}, CONFIG)
+    ids = open_ids(graph, CONFIG)
+    graph.invoke(Command(resume=3), CONFIG)
+    assert world.calls == [("child", 1), ("child", 2), ("child", 3)]
+    found = graph.invoke(Command(resume={ids["q"]: 4}), checkpoint_before(graph, CONFIG, "n"))
+    assert found == {"log": [("child", 1), ("child", 2), ("child", 4)]}
+    assert world.calls == [("child", 1), ("child", 2), ("child", 3), ("child", 4)]
+
+
+def test_a_new_answer_in_a_child_graph_keeps_the_answers_that_its_caller_had(run: Sync, saver: Saver) -> None:
+    world = World()
+    child = build({"c": lambda state: {"log": [once("k", world.do, "c"), interrupt("inner")]}}, chain("c"))
+
+    def node(state: Any) -> dict[str, Any]:
+        first = [once("a", world.do, "a"), interrupt("own"), once("b", world.do, "b")]
+        found = child.invoke({})["log"]
+        return {"log": [*first, *found, once("d", world.do, "d"), interrupt("last")]}
+
+    graph = build({"n": node}, chain("n"), saver)
+    run.invoke(graph, {}, CONFIG)
+    run.invoke(graph, Command(resume="one"), CONFIG)
+    ids = open_ids(graph, CONFIG)
+    run.invoke(graph, Command(resume="two"), CONFIG)
+    run.invoke(graph, Command(resume="three"), CONFIG)
+    assert world.calls == ["a", "b", "c", "d"]
+    old = checkpoint_before(graph, CONFIG, "n")
+    found = run.invoke(graph, Command(resume={ids["inner"]: "new"}), old)
+    assert [question.value for question in found["__interrupt__"]] == ["last"]
+    assert world.calls == ["a", "b", "c", "d", "d"]
+    assert run.invoke(graph, Command(resume="end"), CONFIG)["log"] == ["a", "one", "b", "c", "new", "d", "end"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_new_answer_leaves_the_child_graphs_of_siblings_as_they_are(run: Sync, saver: Saver, fails: bool) -> None:
+    world, fate = World(), World()
+
+    def last(state: Any) -> dict[str, Any]:
+        once("last", world.do, "last")
+        return {"log": [fate.do("done") if fails else interrupt("inner")]}
+
+    child = build(
+        {"first": lambda state: {"log": [once("first", world.do, "first")]}, "last": last}, chain("first", "last")
+    )
+    nodes = {
+        "a": lambda state: {"log": [interrupt("q")]},
+        "b": lambda state: {"log": child.invoke({})["log"]},
+        "c": lambda state: {"log": [interrupt("c")]},
+    }
+    graph = build(nodes, fan("a", "b", "c"), saver)
+    if fails:
+        fate.failures = [KeyError("no")]
+        with pytest.raises(KeyError):
+            run.invoke(graph, {}, CONFIG)
+    else:
+        run.invoke(graph, {}, CONFIG)
+    ids = open_ids(graph, CONFIG)
+    run.update(graph, CONFIG, {"log": []}, "c")
+    old = checkpoint_before(graph, CONFIG, "a", "b", "c")
+    found = run.invoke(graph, Command(resume={ids["q"]: 1}), old)
+    assert world.calls == ["first", "last"]
+    questions = open_ids(graph, CONFIG)
+    assert set(questions) == ({"c"} if fails else {"c", "inner"})
+    answers = {questions[name]: name for name in questions}
+    found = run.invoke(graph, Command(resume=answers), CONFIG)
+    assert found["log"] == [1, "first", "done" if fails else "inner", "c"]
+    assert world.calls == ["first", "last"]
+
+
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_child_graph_that_stores_nothing_finds_its_records_when_it_starts_over(saver: Saver, stored: bool) -> None:
     world, fate = World(), World(KeyError("later"))
