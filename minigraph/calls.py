@@ -222,13 +222,14 @@ def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
         recursion_limit=outer.recursion_limit,
         max_concurrency=outer.max_concurrency,
         durability=outer.durability,
-        executor=compiled.executor or outer.executor,
+        executor=None if outer.run_task is not None else compiled.executor or outer.executor,
         owner=child_call(parent.task.id, number, parent.questions),
         given=parent.given if saver is not None else {**outer.given, **parent.given},
         caller=parent,
         forward=parent.emit,
         subgraphs=outer.subgraphs,
         live=outer.live,
+        run_task=outer.run_task,
     )
 
 
@@ -265,7 +266,8 @@ def root_scope(compiled: Threads, config: Mapping[str, Any] | None, durability: 
         recursion_limit=limit,
         max_concurrency=concurrency,
         durability=durability or "sync",
-        executor=compiled.executor,
+        executor=None if compiled.run_task is not None else compiled.executor,
+        run_task=compiled.run_task,
     )
 
 

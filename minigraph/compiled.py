@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.graph import StateGraph
+    from minigraph.work import RunTask
 
 
 class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutputT]):
@@ -73,6 +74,7 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
         self.before = breakpoints(graph, interrupt_before, "interrupt_before")
         self.after = breakpoints(graph, interrupt_after, "interrupt_after")
         self.types = types
+        self.run_task: RunTask | None = None
         self.storable: tuple[type, ...] | None = None
         if self.checkpointer is not None and not isinstance(self.checkpointer, bool):
             self.checkpointer.register(*storable_types(self))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.structure import Graph
+    from minigraph.work import RunTask
 
 ContextT = TypeVar("ContextT")
 StreamWriter = Callable[[Any], None]
@@ -71,6 +72,8 @@ class Scope:
     """Where the tasks of sync nodes run; None: in this process."""
     live: bool = False
     """Whether somebody watches while nodes run, so that a single task must not block the caller."""
+    run_task: RunTask | None = None
+    """What runs a task in place of `work.work`, here and in child graphs; for `minigraph.testing`."""
 
     @property
     def path(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ Item = Outcome | Event
 
 def perform(job: Job, emit: Any) -> Outcome:
     """Runs one job to its end in this thread."""
-    return contextvars.copy_context().run(_drive_work, work(job, emit))
+    return contextvars.copy_context().run(_drive_work, (job.scope.run_task or work)(job, emit))
 
 
 def _drive_work(steps: Work) -> Outcome:
@@ -340,7 +340,7 @@ class AsyncDriver:
         node = job.scope.graph.nodes[job.task.node]
         executor = job.scope.executor
         if executor is None or node.name == START or node.callee.is_async or node.child is not None:
-            return await self._drive_work(work(job, self._emit))
+            return await self._drive_work((job.scope.run_task or work)(job, self._emit))
         from minigraph.elsewhere import perform_elsewhere, portable, received
 
         future = executor.submit(perform_elsewhere, portable(job))

@@ -89,6 +89,8 @@ class Sleep:
 
 
 Work = Generator[Invoke | Sleep, Any, Outcome]
+RunTask = Callable[[Job, Callable[[Event], None]], Work]
+"""What `work` is: it runs a job, whose events go to the function given second."""
 
 
 def work(job: Job, emit: Callable[[Event], None]) -> Work:

@@ -469,6 +469,24 @@ def test_retries_and_handlers_do_not_hide_an_edit() -> None:
     assert calls == [1]
 
 
+def test_edits_inside_of_child_graphs_are_found_wherever_they_are_called() -> None:
+    inner = graph_of(inner=deep)
+    given: dict[str, Any] = {"log": [{"names": []}]}
+
+    def call(state: Any) -> dict[str, Any]:
+        return {"value": inner.invoke(given)}
+
+    with pytest.raises(MutationError, match="node 'inner'"):
+        detect_mutation(graph_of(call=call)).invoke({"log": []})
+    given = {"log": [{"names": []}]}
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    retry = RetryPolicy(initial_interval=0, jitter=False, retry_on=Exception)
+    builder.add_node("child", inner, retry_policy=retry).add_edge(START, "child")
+    with pytest.raises(MutationError, match="node 'inner'"):
+        detect_mutation(builder.compile()).invoke(given)
+    assert given == {"log": [{"names": ["x"]}]}  # one try, no more
+
+
 # --------------------------------------------------------------------------- savers
 
 

@@ -14,6 +14,7 @@ from minigraph.testing.laws import LawError, ReducerReport, check_history, reduc
 from minigraph.testing.mutation import MutationError, detect_mutation
 from minigraph.testing.oracle import compare
 from minigraph.testing.programs import Program
+from minigraph.testing.roundtrip import round_trip
 from minigraph.testing.scheduling import Schedule
 from minigraph.testing.traces import Trace, run
 
@@ -42,6 +43,7 @@ __all__ = [
     "langgraph_engine",
     "minigraph_engine",
     "reducer_laws",
+    "round_trip",
     "run",
     "saver_checks",
     "saver_conformance",

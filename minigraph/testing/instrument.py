@@ -1,27 +1,29 @@
-"""Puts a watcher around the functions of a compiled graph: the same graph, every call of a node seen."""
+"""Puts something around the tasks of a compiled graph: the same graph, with every call of a node seen.
+
+It reaches child graphs too, also those that are called inside of a function. Tasks run in this process, whatever
+executor the graph was given.
+"""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from minigraph.channels import Channel
 from minigraph.compiled import CompiledGraph
-from minigraph.context import current
-from minigraph.errors import NodeError
+from minigraph.context import Event
 from minigraph.records import Task
 from minigraph.state import ROOT
-from minigraph.structure import Callee, Router
-from minigraph.types import START, RetryPolicy
-from minigraph.work import _retries as retries
+from minigraph.structure import Callee, Node
+from minigraph.types import START
+from minigraph.work import Invoke, Job, Outcome, RunTask, Work, failed, work
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """A call that is about to be made: of what ("node 'a'"), for which task, with which argument.
+    """A call that is about to be made: of what ("node 'a'"), for which task of which thread, with which argument.
 
     `own` says how many levels of the argument belong to the callee alone: none of a Send's, one of a state that is
     one value, two of a state with keys.
@@ -29,6 +31,7 @@ class Seen:
 
     what: str
     task: Task
+    thread_id: str
     argument: Any
     own: int
 
@@ -41,96 +44,81 @@ class Found(AssertionError):
     """What a watcher raises. It reaches the caller: nothing is tried again for it and no error handler sees it."""
 
 
-def watched(
-    graph: CompiledGraph, watch: Watch, channels: Callable[[str, Channel], Channel] | None = None
-) -> CompiledGraph:
-    """A copy of a graph whose nodes, routers and error handlers are watched; those of child graphs too.
+def around_tasks(graph: CompiledGraph, wrap: Callable[[RunTask], RunTask]) -> CompiledGraph:
+    """A copy of a graph whose tasks, and those of its child graphs, are run by what `wrap` makes of running a task."""
+    made = copy.copy(graph)
+    made.run_task = wrap(graph.run_task or work)
+    return made
 
-    `channels` may replace the rule of a key. A child graph that is called inside of a function is not reached.
-    """
-    nodes = {}
-    for name, node in graph.graph.nodes.items():
-        if name == START:
-            nodes[name] = node
-        elif node.child is not None:
-            child = watched(node.child, watch, channels)
-            callee = Callee(child.as_node, (), False, child.aas_node)
-            nodes[name] = dataclasses.replace(node, child=child, callee=callee)
-        else:
-            handler = node.handler and _passing(_watch(node.handler, f"the error handler of node {name!r}", watch))
-            nodes[name] = dataclasses.replace(
-                node,
-                callee=_watch(node.callee, f"node {name!r}", watch),
-                handler=handler,
-                retry=tuple(_not_again(policy) for policy in node.retry),
-            )
+
+def with_channels(graph: CompiledGraph, change: Callable[[str, Channel], Channel]) -> CompiledGraph:
+    """A copy of a graph with other rules for its keys, and for those of child graphs that are its nodes."""
     made = copy.copy(graph)
     made.graph = dataclasses.replace(
         graph.graph,
-        nodes=nodes,
-        routers={source: _routers(source, routers, watch) for source, routers in graph.graph.routers.items()},
-        channels=_channels(graph.graph.channels, channels),
+        nodes={name: _with_channels(node, change) for name, node in graph.graph.nodes.items()},
+        channels={key: change(key, channel) for key, channel in graph.graph.channels.items()},
     )
     return made
 
 
-def _not_again(policy: RetryPolicy) -> RetryPolicy:
-    """The same policy, but for what a watcher raised."""
-
-    def retry_on(error: Exception) -> bool:
-        return not isinstance(error, Found) and retries(policy, error)
-
-    return dataclasses.replace(policy, retry_on=retry_on)
+def _with_channels(node: Node, change: Callable[[str, Channel], Channel]) -> Node:
+    if node.child is None:
+        return node
+    child = with_channels(node.child, change)
+    return dataclasses.replace(node, child=child, callee=Callee(child.as_node, (), False, child.aas_node))
 
 
-def _passing(handler: Callee) -> Callee:
-    """The same error handler, which lets through what a watcher raised."""
-    function, wants_error = handler.function, "error" in handler.injected
+def watched(graph: CompiledGraph, watch: Watch) -> CompiledGraph:
+    """A copy of a graph whose nodes, routers and error handlers are watched; those of child graphs too."""
 
-    def call(argument: Any, error: NodeError, **more: Any) -> Any:
-        if isinstance(error.error, Found):
-            raise error.error
-        return function(argument, **more, **({"error": error} if wants_error else {}))
+    def wrap(run_task: RunTask) -> RunTask:
+        def run(job: Job, emit: Callable[[Event], None]) -> Work:
+            return _watched(run_task(job, emit), job, watch)
 
-    injected = handler.injected if wants_error else (*handler.injected, "error")
-    return dataclasses.replace(handler, function=functools.update_wrapper(call, function), injected=injected)
+        return run
 
-
-def _channels(known: Mapping[str, Channel], change: Callable[[str, Channel], Channel] | None) -> Mapping[str, Channel]:
-    return known if change is None else {key: change(key, channel) for key, channel in known.items()}
+    return around_tasks(graph, wrap)
 
 
-def _routers(source: str, routers: tuple[Router, ...], watch: Watch) -> tuple[Router, ...]:
-    return tuple(
-        dataclasses.replace(r, callee=_watch(r.callee, f"router {r.name!r} after node {source!r}", watch, state=True))
-        for r in routers
-    )
+def _watched(steps: Work, job: Job, watch: Watch) -> Work:
+    """The same work, with a watcher called before each call of a function of the user and after it."""
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            effect = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return outcome
+        answer = error = None
+        seen = _seen(job, effect) if isinstance(effect, Invoke) else None
+        try:
+            after = None if seen is None else watch(seen)
+            answer = yield effect
+            if after is not None:
+                after()
+        except Found as found:
+            steps.close()
+            return Outcome(job, failed(job, found), found)
+        except BaseException as raised:
+            error = raised
 
 
-def _watch(callee: Callee, what: str, watch: Watch, *, state: bool = False) -> Callee:
-    """A callee that is watched; `state`: it gets a state even where its task is a Send's."""
-    function = callee.function
-
-    def before(argument: Any) -> Callable[[], None]:
-        context = current(what)
-        whole = ROOT in context.scope.graph.channels
-        own = 0 if context.task.is_send and not state else 1 if whole else 2
-        return watch(Seen(what, context.task, argument, own))
-
-    if callee.is_async:
-
-        async def call_async(argument: Any, **more: Any) -> Any:
-            after = before(argument)
-            result = await function(argument, **more)
-            after()
-            return result
-
-        return dataclasses.replace(callee, function=functools.update_wrapper(call_async, function))
-
-    def call(argument: Any, **more: Any) -> Any:
-        after = before(argument)
-        result = function(argument, **more)
-        after()
-        return result
-
-    return dataclasses.replace(callee, function=functools.update_wrapper(call, function))
+def _seen(job: Job, effect: Invoke) -> Seen | None:
+    """What is called, or None for what is not the user's: the input's task, and a child graph, whose tasks are seen."""
+    graph, task = job.scope.graph, job.task
+    node = graph.nodes[task.node]
+    is_router = False
+    if effect.error is not None:
+        what = f"the error handler of node {node.name!r}"
+    elif effect.callee is node.callee:
+        what = f"node {node.name!r}"
+        if node.name == START or node.child is not None:
+            return None
+    else:
+        is_router = True
+        name = next((r.name for r in graph.routers.get(node.name, ()) if r.callee is effect.callee), "?")
+        what = f"router {name!r} after node {node.name!r}"
+    own = 0 if task.is_send and not is_router else 1 if ROOT in graph.channels else 2
+    return Seen(what, task, job.scope.thread_id, effect.argument, own)

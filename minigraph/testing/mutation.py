@@ -10,7 +10,7 @@ from typing import Any
 
 from minigraph.channels import Channel, Reduced
 from minigraph.compiled import CompiledGraph
-from minigraph.testing.instrument import Found, Seen, watched
+from minigraph.testing.instrument import Found, Seen, watched, with_channels
 
 
 class MutationError(Found):
@@ -30,7 +30,7 @@ def detect_mutation(graph: CompiledGraph) -> CompiledGraph:
     A node's own shallow copies (the lists, dicts and sets right in its state) may be edited freely: nobody else sees
     them. The argument of a Send and a reducer's write are shared as a whole. The copy keeps the checkpointer.
     """
-    return watched(graph, _watch, _checked_channel)
+    return watched(with_channels(graph, _checked_channel), _watch)
 
 
 def _watch(seen: Seen) -> Callable[[], None]:
