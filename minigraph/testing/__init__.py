@@ -1,8 +1,10 @@
 """What the users of the engine need for their own tests: random graphs, laws, crash sweeps, a mutation detector.
 
-The strategies (`graphs`, `inputs_for`, `schedules`) need Hypothesis, which is imported when one of them is first used.
+The strategies (`graphs`, `inputs_for`, `schedules`) and `thread_machine` need Hypothesis, which is imported when one of
+them is first used.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 from minigraph.testing.building import build
@@ -11,6 +13,7 @@ from minigraph.testing.crash import CrashLawError, CrashReport, crash_everywhere
 from minigraph.testing.drawing import draw_program
 from minigraph.testing.engines import Engine, langgraph_engine, minigraph_engine
 from minigraph.testing.laws import LawError, ReducerReport, check_history, reducer_laws
+from minigraph.testing.lockstep import LockstepSaver
 from minigraph.testing.mutation import MutationError, detect_mutation
 from minigraph.testing.oracle import compare
 from minigraph.testing.programs import Program
@@ -19,6 +22,8 @@ from minigraph.testing.scheduling import Schedule
 from minigraph.testing.traces import Trace, run
 
 if TYPE_CHECKING:
+    from minigraph.testing.machine import thread_machine
+    from minigraph.testing.rules import ThreadMachine
     from minigraph.testing.strategies import graphs, inputs_for, schedules
 
 __all__ = [
@@ -27,10 +32,12 @@ __all__ = [
     "CrashReport",
     "Engine",
     "LawError",
+    "LockstepSaver",
     "MutationError",
     "Program",
     "ReducerReport",
     "Schedule",
+    "ThreadMachine",
     "Trace",
     "build",
     "check_history",
@@ -48,12 +55,21 @@ __all__ = [
     "saver_checks",
     "saver_conformance",
     "schedules",
+    "thread_machine",
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name in ("graphs", "inputs_for", "schedules"):
-        from minigraph.testing import strategies
+_NEED_HYPOTHESIS = {
+    "ThreadMachine": "rules",
+    "graphs": "strategies",
+    "inputs_for": "strategies",
+    "schedules": "strategies",
+    "thread_machine": "machine",
+}
+"""The names that need Hypothesis, and their modules."""
 
-        return getattr(strategies, name)
+
+def __getattr__(name: str) -> object:
+    if name in _NEED_HYPOTHESIS:
+        return getattr(importlib.import_module(f"minigraph.testing.{_NEED_HYPOTHESIS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -56,8 +56,8 @@ class CrashingSaver(Saver):
         self.inner, self.at, self.side = inner, at, side
         self.writes = 0
         self.dead = False
-        self.finished: set[str] = set()
-        """The ids of the tasks whose end is stored."""
+        self.finished: set[tuple[str, str]] = set()
+        """The tasks whose end is stored, by thread and id; one that failed when its step was merged is none of them."""
         self.began: dict[tuple[str, str, str], bool] = {}
         """The once() calls whose start is stored, by namespace, task and key, and whether their end is."""
         self.began_again: list[str] = []
@@ -65,7 +65,10 @@ class CrashingSaver(Saver):
     def put(self, write: Write) -> int:
         """`put` of the other saver, unless this is where the process dies."""
         revision = cast(int, self._written(lambda: self.inner.put(write)))
-        self.finished |= {result.task_id for _, result in write.results if isinstance(result, Finished)}
+        last = {result.task_id: isinstance(result, Finished) for _, result in write.results}
+        last |= {task_id: False for _, task_id in write.removed}
+        self.finished -= {(write.thread_id, task_id) for task_id in last}
+        self.finished |= {(write.thread_id, task_id) for task_id, finished in last.items() if finished}
         self._die("after")
         return revision
 
@@ -123,10 +126,12 @@ class CrashingSaver(Saver):
     def delete_thread(self, thread_id: str) -> None:
         """`delete_thread` of the other saver."""
         self.inner.delete_thread(thread_id)
+        self.finished = {pair for pair in self.finished if pair[0] != thread_id}
 
     def copy_thread(self, source: str, target: str) -> None:
         """`copy_thread` of the other saver."""
         self.inner.copy_thread(source, target)
+        self.finished |= {(target, task_id) for thread_id, task_id in self.finished if thread_id == source}
 
     def prune(self, thread_id: str, *, keep: int) -> None:
         """`prune` of the other saver."""
@@ -236,7 +241,7 @@ class _Driver:
 
     def _graph(self, saver: Saver, watching: CrashingSaver) -> CompiledGraph:
         def watch(seen: Seen) -> Callable[[], None]:
-            if seen.task.id in watching.finished:
+            if (seen.thread_id, seen.task.id) in watching.finished:
                 self.ran_again.append(f"{seen.what} ran again, though the end of its task {seen.task.id} was stored")
             return lambda: None
 

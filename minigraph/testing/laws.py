@@ -106,7 +106,10 @@ def _folded(graph: CompiledGraph, parent: Stored) -> dict[str, Any]:
     pairs = sorted(((task, results[task.id]) for task in parent.checkpoint.due if task.id in results), key=place)
     writes: dict[str, list[tuple[str, Any]]] = {}
     for _, result in pairs:
-        assert isinstance(result, Finished), f"a step was ended although task {result.task_id} had not finished"
+        if not isinstance(result, Finished):
+            raise LawError(
+                "a step ends when its tasks have", f"task {result.task_id} of {result.node!r} had not finished"
+            )
         for key, value in result.writes:
             writes.setdefault(key, []).append((result.node, value))
     values = dict(parent.checkpoint.values)

@@ -1,0 +1,106 @@
+"""Drives two savers alike, and compares everything that they say."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from minigraph.checkpoint.base import CheckpointTuple, Saver
+from minigraph.records import Recorded, Stored, Write
+from minigraph.testing.laws import LawError
+
+
+class LockstepSaver(Saver):
+    """Does everything on both savers; raises LawError as soon as they answer, or refuse, differently.
+
+    Sequence numbers are compared by their order alone, since a saver may leave gaps.
+    """
+
+    def __init__(self, first: Saver, second: Saver) -> None:
+        self.first, self.second = first, second
+
+    def _both(self, what: str, call: Callable[[Saver], Any], shown: Callable[[Any], Any] = lambda found: found) -> Any:
+        answers: list[Any] = []
+        errors: list[Exception | None] = []
+        for saver in (self.first, self.second):
+            try:
+                answers.append(call(saver))
+                errors.append(None)
+            except Exception as error:
+                answers.append(None)
+                errors.append(error)
+        names = [type(self.first).__name__, type(self.second).__name__]
+        if [type(error) for error in errors] != [type(error) for error in errors[:1]] * 2:
+            raise LawError("savers agree", f"{what}: {names[0]} raised {errors[0]!r}, {names[1]} {errors[1]!r}")
+        if errors[0] is not None:
+            raise errors[0]
+        left, right = map(shown, answers)
+        if left != right and repr(left) != repr(right):
+            raise LawError("savers agree", f"{what}: {names[0]} gave {left!r}, {names[1]} gave {right!r}")
+        return answers[0]
+
+    def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
+        """`get` of both."""
+        what = f"get({thread_id!r}, {namespace!r}, {checkpoint_id!r})"
+        found: Stored | None = self._both(what, lambda saver: saver.get(thread_id, namespace, checkpoint_id), _bare)
+        return found
+
+    def put(self, write: Write) -> int:
+        """`put` of both."""
+        revision: int = self._both(f"put on revision {write.revision}", lambda saver: saver.put(write))
+        return revision
+
+    def history(self, thread_id: str, namespace: str, **options: Any) -> Iterator[Stored]:
+        """`history` of both, all at once."""
+        what = f"history({thread_id!r}, {namespace!r}, {options})"
+        yield from self._both(
+            what, lambda saver: [*saver.history(thread_id, namespace, **options)], lambda all: [*map(_bare, all)]
+        )
+
+    def list(self, config: Mapping[str, Any] | None = None, **options: Any) -> Iterator[CheckpointTuple]:
+        """`list` of both, all at once."""
+        yield from self._both(f"list({config}, {options})", lambda saver: [*saver.list(config, **options)])
+
+    def namespaces(self, thread_id: str) -> builtins.list[str]:
+        """`namespaces` of both."""
+        found: builtins.list[str] = self._both(f"namespaces({thread_id!r})", lambda saver: saver.namespaces(thread_id))
+        return found
+
+    def delete_thread(self, thread_id: str) -> None:
+        """`delete_thread` of both."""
+        self._both(f"delete_thread({thread_id!r})", lambda saver: saver.delete_thread(thread_id))
+
+    def copy_thread(self, source: str, target: str) -> None:
+        """`copy_thread` of both."""
+        self._both(f"copy_thread({source!r}, {target!r})", lambda saver: saver.copy_thread(source, target))
+
+    def prune(self, thread_id: str, *, keep: int) -> None:
+        """`prune` of both."""
+        self._both(f"prune({thread_id!r}, keep={keep})", lambda saver: saver.prune(thread_id, keep=keep))
+
+    def record(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded) -> None:
+        """`record` of both."""
+        place = (thread_id, namespace, checkpoint_id, task_id)
+        self._both(f"record({recorded.key!r})", lambda saver: saver.record(*place, recorded))
+
+    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+        """`recorded` of both."""
+        place = (thread_id, namespace, checkpoint_id, task_id)
+        found: tuple[Recorded, ...] = self._both(f"recorded{place}", lambda saver: saver.recorded(*place))
+        return found
+
+    def register(self, *types: type, name: str | None = None) -> None:
+        """`register` of both."""
+        self._both(f"register({types})", lambda saver: saver.register(*types, name=name))
+
+    def close(self) -> None:
+        """Closes both."""
+        self.first.close()
+        self.second.close()
+
+
+def _bare(stored: Stored | None) -> Stored | None:
+    return None if stored is None else msgspec.structs.replace(stored, sequence=0)
