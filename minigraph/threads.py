@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
+    from minigraph.work import RunTask
 
 Reading = Callable[[Scope, str | None], Generator[Effect, Any, Found]]
 """Reads or edits a thread: from its scope and the checkpoint id named in the config, if any."""
@@ -30,6 +31,7 @@ class Threads:
     checkpointer: Saver | bool | None
     cache: Cache | None
     executor: Executor | None
+    run_task: RunTask | None
 
     def get_state(self, config: Mapping[str, Any], *, subgraphs: bool = False) -> StateSnapshot:
         """The thread as it is now; with a checkpoint_id in the config, as it was then.

@@ -243,5 +243,6 @@ def test_the_original_graph_stays_as_it_was() -> None:
 
 def test_the_state_may_be_one_value() -> None:
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(cast(Any, Annotated[list[Any], operator.add]))
-    graph = round_trip(builder.add_node("a", lambda items: [len(items)]).add_edge(START, "a").compile())
-    assert graph.invoke([5]) == [5, 1]
+    graph: CompiledGraph = round_trip(builder.add_node("a", lambda items: [len(items)]).add_edge(START, "a").compile())
+    found: Any = graph.invoke([5])
+    assert found == [5, 1]

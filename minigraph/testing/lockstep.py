@@ -57,7 +57,7 @@ class LockstepSaver(Saver):
         """`history` of both, all at once."""
         what = f"history({thread_id!r}, {namespace!r}, {options})"
         yield from self._both(
-            what, lambda saver: [*saver.history(thread_id, namespace, **options)], lambda all: [*map(_bare, all)]
+            what, lambda saver: [*saver.history(thread_id, namespace, **options)], lambda found: [*map(_bare, found)]
         )
 
     def list(self, config: Mapping[str, Any] | None = None, **options: Any) -> Iterator[CheckpointTuple]:
@@ -81,14 +81,23 @@ class LockstepSaver(Saver):
         """`prune` of both."""
         self._both(f"prune({thread_id!r}, keep={keep})", lambda saver: saver.prune(thread_id, keep=keep))
 
-    def record(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str, recorded: Recorded) -> None:
-        """`record` of both."""
-        place = (thread_id, namespace, checkpoint_id, task_id)
-        self._both(f"record({recorded.key!r})", lambda saver: saver.record(*place, recorded))
+    def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        """`record_start` of both."""
+        what = f"record_start({recorded.key!r})"
+        found: Recorded | None = self._both(what, lambda s: s.record_start(thread_id, namespace, task_id, recorded))
+        return found
 
-    def recorded(self, thread_id: str, namespace: str, checkpoint_id: str, task_id: str) -> tuple[Recorded, ...]:
+    def record(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
+        """`record` of both."""
+        self._both(f"record({recorded.key!r})", lambda saver: saver.record(thread_id, namespace, task_id, recorded))
+
+    def remove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
+        """`remove_record` of both."""
+        self._both(f"remove_record({key!r})", lambda saver: saver.remove_record(thread_id, namespace, task_id, key))
+
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """`recorded` of both."""
-        place = (thread_id, namespace, checkpoint_id, task_id)
+        place = (thread_id, namespace, task_id)
         found: tuple[Recorded, ...] = self._both(f"recorded{place}", lambda saver: saver.recorded(*place))
         return found
 

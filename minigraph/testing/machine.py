@@ -47,10 +47,11 @@ def thread_machine(
     `make_graph` compiles the graph with the saver it is given, anew after each crash; a strategy of such functions
     draws one for each example. `inputs` and `updates` (the values of edits; default: `inputs`) are strategies or
     functions that make one for a graph; `edit_as` are the nodes that edits stand for (default: any node, END, which
-    ends a step, and None, the one that ran last; empty: there are no edits). `answers` is a strategy, or a function that makes one for a
-    question. `reopen` opens the storage of a saver again, as a new process would (default: the saver itself goes on).
-    `invariants` are called with the state of each thread that was worked on. `failures` are exceptions that nodes may
-    raise. Of the engine's own errors, InvalidUpdateError and GraphRecursionError may end a call.
+    ends a step, and None, the one that ran last, also before there was any input; empty: there are no edits).
+    `answers` is a strategy, or a function that makes one for a question. `reopen` opens the storage of a saver again,
+    as a new process would (default: the saver itself goes on). `invariants` are called with the state of each thread
+    that was worked on. `failures` are exceptions that nodes may raise. Of the engine's own errors, InvalidUpdateError
+    and GraphRecursionError may end a call.
     """
     settings = Settings(
         graphs=make_graph if isinstance(make_graph, SearchStrategy) else st.just(make_graph),

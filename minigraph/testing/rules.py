@@ -176,22 +176,21 @@ class ThreadMachine(RuleBasedStateMachine):
         if self._work(thread, lambda graph, _: graph.fork(config)):
             self._demand_branch(thread, old, "fork")
 
-    @precondition(lambda self: self.past.threads and self._edits())
+    @precondition(lambda self: self._to_edit())
     @rule(data=st.data())
     def edit_old(self, data: DataObject) -> None:
         """An edit at any checkpoint, as any node."""
-        thread, old = self._draw_checkpoint(data, self.past.everywhere())
+        thread, old = self._draw_checkpoint(data, self._to_edit())
         values, node = self._edit(data)
         config = self._config(thread, old)
         if self._work(thread, lambda graph, _: graph.update_state(config, values, node)):
             self._demand_branch(thread, old, "update")
 
-    @precondition(lambda self: self._edits())
     @rule(data=st.data(), thread=st.sampled_from(("one", "two")))
     def edit(self, data: DataObject, thread: str) -> None:
         """An edit at the head; a thread that never ran begins with it, where edits may stand for any node."""
         old = self.past.head(thread)
-        if old is None and self.given.edit_as is not None:
+        if not self._may_edit(old):
             return
         if self._work(thread, self._update(data)) and old is not None:
             self._demand_branch(thread, old, "update")
@@ -215,7 +214,7 @@ class ThreadMachine(RuleBasedStateMachine):
     def crash(self, data: DataObject, thread: str, number: int, side: Literal["before", "after"]) -> None:
         """Any call, stopped before or after one of its writes; then a new graph and saver on the same storage."""
         calls: dict[str, Callable[[], Call]] = {"run": lambda: self._run(data)}
-        if self.given.edit_as is None or (self._edits() and self.past.head(thread) is not None):
+        if self._may_edit(self.past.head(thread)):
             calls["edit"] = lambda: self._update(data)
         if self.past.head(thread) is not None:
             calls["go on"] = lambda: _go_on(self)
@@ -376,8 +375,14 @@ class ThreadMachine(RuleBasedStateMachine):
 
     # ----------------------------------------------------------- what there is to do
 
-    def _edits(self) -> bool:
-        return self.given.edit_as is None or any(name != END for name in self.given.edit_as)
+    def _may_edit(self, old: Stored | None) -> bool:
+        """Whether there may be an edit at a checkpoint: chosen nodes expect a thread whose input has been applied."""
+        names = self.given.edit_as
+        applied = old is not None and all(task.node != START for task in old.checkpoint.due)
+        return names is None or (applied and any(name != END for name in names))
+
+    def _to_edit(self) -> list[tuple[str, Stored]]:
+        return [(thread, old) for thread, old in self.past.everywhere() if self._may_edit(old)]
 
     def _asking(self) -> list[str]:
         return [thread for thread in self.past.threads if self.states[thread].interrupts]
