@@ -306,12 +306,12 @@ class ThreadMachine(RuleBasedStateMachine):
 
     def _start_again(self) -> None:
         """What a new process does: it opens the storage and compiles the graph."""
-        finished = self.saver.finished
+        before = self.saver
         self.store = self.given.reopen(self.store)
         if self.store not in self.opened:
             self.opened.append(self.store)
         self.saver = CrashingSaver(self.store)
-        self.saver.finished = finished
+        self.saver.finished, self.saver.began = before.finished, before.began
         self.graph = self._compiled()
 
     def _refused(self, thread: str, call: Call, error: type[Exception]) -> None:
