@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -746,3 +747,42 @@ def test_a_row_that_lost_its_base_is_a_decode_error(tmp_path: Path) -> None:
     connection.close()
     with SqliteSaver(path) as saver, pytest.raises(DecodeError, match="builds on is missing"):
         saver.get("t", "")
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with SqliteSaver(path) as made:
+        Thread(made).add({"n": 1})
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "DROP TABLE recorded;"
+            " CREATE TABLE recorded (thread_id, namespace, checkpoint_id, task_id, key, done, value);"
+            " PRAGMA user_version = 1"
+        )
+    for _ in range(2):
+        with SqliteSaver(path) as opened:
+            head = opened.get("t", "")
+            assert head is not None
+            assert head.checkpoint.values == {"n": 1}
+            opened.record("t", "", "task", Recorded("k", True, 1))
+            assert opened.recorded("t", "", "task") == (Recorded("k", True, 1),)
+
+
+def test_the_start_of_a_once_call_waits_for_the_disk(tmp_path: Path) -> None:
+    """And nothing else does: the connection is as it was afterwards, in an error too."""
+    statements: list[str] = []
+    connection = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    with closing(connection), SqliteSaver(connection) as made:
+        connection.set_trace_callback(statements.append)
+        made.record_start("t", "", "task", Recorded("k", False))
+        begin, end = statements.index("PRAGMA synchronous = 2"), statements.index("PRAGMA synchronous = 1")
+        assert begin < statements.index("BEGIN IMMEDIATE") < statements.index("COMMIT") < end
+        statements.clear()
+        made.record("t", "", "task", Recorded("k", True))
+        assert not any("synchronous" in statement for statement in statements)
+        connection.execute("DROP TABLE recorded")
+        with pytest.raises(StorageError):
+            made.record_start("t", "", "task", Recorded("l", False))
+        assert connection.execute("PRAGMA synchronous").fetchone() == (1,)
