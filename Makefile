@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: desk test check laws parity bench model nightly wheel clean
+.PHONY: desk test check laws parity crash bench model nightly wheel clean
 
 desk: .venv/desk ; $(BIN)/desk demo
 
@@ -10,9 +10,11 @@ test: .venv/dev ; $(BIN)/pytest
 
 check: .venv/dev ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/pyright
 
-laws: .venv/dev ; $(BIN)/pytest tests/test_laws.py tests/test_crash.py
+laws: .venv/dev ; $(BIN)/python benchmarks/laws.py --programs 1000 --jobs 2
 
-parity: .venv/dev ; $(BIN)/python benchmarks/parity.py --programs 2000
+parity: .venv/dev ; $(BIN)/python benchmarks/parity.py --programs 2000 --jobs 2
+
+crash: .venv/dev ; $(BIN)/python benchmarks/crash.py --graphs 200 --desk --jobs 2
 
 bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
 

@@ -1,10 +1,11 @@
 """Puts known bugs into the engine, one at a time, and says which laws turn red.
 
-    python benchmarks/seeded_bugs.py --programs 40 --jobs 2
+    python benchmarks/seeded_bugs.py --programs 4 --jobs 2
     python benchmarks/seeded_bugs.py --write docs/how-it-is-tested.md
 
-Each law looks at random programs until it finds one that it is broken for; the number behind a law is that program's
-seed. Exits with 1 if no law notices one of the bugs.
+Each law looks at the first random programs; where none turns red, or only the comparison with LangGraph does, more
+programs are looked at until one does. The number behind a law is the seed of the program that shows the bug. Exits with
+1 if no law notices one of the bugs.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from minigraph.testing.scheduling import Schedule
 from minigraph.testing.traces import run
 
 ANNOTATIONS = __future__.annotations.compiler_flag
+LANGGRAPH = "compare with LangGraph"
+MOST = 200
+"""How many programs are looked at before a bug counts as noticed by nothing."""
 BEGIN, END = "<!-- seeded bugs: begin -->\n", "<!-- seeded bugs: end -->"
 
 
@@ -172,10 +176,10 @@ BUGS = (
         "            changed = msgspec.structs.replace(changed, answers=(*result.answers, [*answers.values()][0]))",
     ),
     Bug(
-        "Answers are swapped for another value",
-        "minigraph.opening:match_answers",
-        "return dict(resume)",
-        'return dict.fromkeys(resume, "lost")',
+        "An answer is stored as another value",
+        "minigraph.opening:_answered",
+        "(*result.answers, answers[own])",
+        '(*result.answers, "lost")',
     ),
     Bug(
         "The second question of a node gets the first answer",
@@ -220,6 +224,21 @@ BUGS = (
         "for sequence in ():",
     ),
     Bug(
+        "A file keeps the first result of a task",
+        "minigraph.checkpoint.sqlite:_SqliteTables.add_result",
+        "INSERT OR REPLACE",
+        "INSERT OR IGNORE",
+    ),
+    Bug(
+        "A replay clears the results of the step that it repeats",
+        "minigraph.opening:open_run",
+        "return forked(scope, stored), False",
+        "removed = tuple((stored.checkpoint.id, task.id) for task in stored.checkpoint.due)\n"
+        "    yield Save(Write(scope.thread_id, scope.namespace, stored.revision, removed=removed))\n"
+        "    stored = msgspec.structs.replace(stored, revision=stored.revision + 1)\n"
+        "    return forked(scope, stored), False",
+    ),
+    Bug(
         "A branch forgets which sources its joins have seen",
         "minigraph.branching:branch",
         'source="fork",',
@@ -250,28 +269,22 @@ BUGS = (
         "if False]",
     ),
     Bug(
-        "recursion_limit=n allows n - 1 steps",
-        "minigraph.run:Run._gate",
-        "if self.done >= self.scope.recursion_limit:",
-        "if self.done + 1 >= self.scope.recursion_limit:",
+        "recursion_limit counts the step that applies the input",
+        "minigraph.run:Run._steps",
+        "if not starting:\n                self.done += 1",
+        "if True:\n                self.done += 1",
     ),
     Bug(
         "A breakpoint before a node holds a run that goes on from it",
-        "minigraph.run:Run._gate",
-        "if check_before and",
-        "if",
+        "minigraph.run:Run._steps",
+        "check_before = self.fresh",
+        "check_before = True",
     ),
     Bug(
-        "The asyncio driver does not wait for its saves",
+        "The asyncio driver reads the head instead of the checkpoint that was asked for",
         "minigraph.execute:AsyncDriver._carry_out",
-        "if not background:",
-        "if False:",
-    ),
-    Bug(
-        "The asyncio driver drops a result that comes together with another",
-        "minigraph.execute:AsyncDriver._carry_out",
-        "found.append(self._items.get_nowait())",
-        "found[0] = self._items.get_nowait()",
+        "aget(thread_id, namespace, checkpoint_id)",
+        "aget(thread_id, namespace)",
     ),
 )
 """The bugs, in the order of the table."""
@@ -363,7 +376,7 @@ def checks() -> dict[str, Callable[[int], None]]:
         "savers agree": savers_agree,
         "crash everywhere": crash,
         "saver conformance": conformance,
-        "compare with LangGraph": langgraph,
+        LANGGRAPH: langgraph,
     }
 
 
@@ -380,16 +393,20 @@ def broken(name: str, seed: int) -> bool:
     return False
 
 
-def caught_by(bug: Bug, programs: int) -> dict[str, int]:
-    """The checks that turn red with a bug, each with the seed of the first program that shows it."""
+def caught_by(bug: Bug, programs: int, most: int = MOST) -> dict[str, int]:
+    """The checks that turn red with a bug on the first programs, each with the seed of the program that shows it.
+
+    Where none does, LangGraph aside, more programs are looked at, up to `most`, until one does.
+    """
     found: dict[str, int] = {}
     with seeded(bug):
-        for name in checks():
-            for seed in range(programs):
-                if broken(name, seed):
+        for seed in range(most):
+            if seed >= programs and found.keys() - {LANGGRAPH}:
+                break
+            for name in checks():
+                if name not in found and broken(name, seed):
                     found[name] = seed
-                    break
-    return found
+    return {name: found[name] for name in checks() if name in found}
 
 
 # ---------------------------------------------------------------------------- table
@@ -418,7 +435,7 @@ def read(page: str) -> dict[str, dict[str, int]]:
 def main() -> int:
     """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=int, default=40, help="how many programs a law may look at (default 40)")
+    parser.add_argument("--programs", type=int, default=4, help="how many programs every law looks at (default 4)")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes (default 1)")
     parser.add_argument("--write", type=Path, help="a page whose table is to be replaced")
     options = parser.parse_args()

@@ -6,12 +6,15 @@ import asyncio
 import collections
 import contextlib
 import enum
+import inspect
 import operator
 import os
+import re
 import sqlite3
 import threading
 import time
 from collections import Counter, OrderedDict, defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -43,6 +46,7 @@ from minigraph.errors import (
     UnknownTargetError,
     UnstorableValueError,
 )
+from minigraph.records import Stored
 
 T = thread()
 
@@ -503,16 +507,16 @@ def test_d19_stored_bytes_never_import_or_call_anything(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_d19_a_class_that_nobody_registered_is_not_looked_for(tmp_path: Path) -> None:
+def test_d19_a_class_that_nobody_registered_is_not_looked_for(run: Sync, tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     with SqliteSaver(path) as saver:
-        build({"a": lambda s: {"value": Money(Decimal(1))}}, chain("a"), saver, state=Typed).invoke({}, T)
+        run.invoke(build({"a": lambda s: {"value": Money(Decimal(1))}}, chain("a"), saver, state=Typed), {}, T)
     with SqliteSaver(path) as saver:
         stranger = build({"a": say("a")}, chain("a"), saver)
         with pytest.raises(DecodeError, match=r"Money|Phase"):
-            stranger.get_state(T)
+            run.state(stranger, T)
         saver.register(Money, Phase)
-        assert stranger.get_state(T).values["value"] == Money(Decimal(1))
+        assert run.state(stranger, T).values["value"] == Money(Decimal(1))
 
 
 def test_d20_a_failing_save_stops_the_run_at_that_step_and_leaves_no_half_step(run: Sync) -> None:
@@ -552,6 +556,35 @@ def test_d20_one_step_is_one_transaction(tmp_path: Path) -> None:
     assert seen == [(0, ("a",), 0), (1, ("b",), 1)]
 
 
+def test_d21_of_two_threads_that_read_the_same_head_one_wins() -> None:
+    meeting, all_read = threading.Barrier(4), threading.Event()
+
+    class Meeting(InMemorySaver):
+        """Lets no run go on from the head before all four have read it."""
+
+        def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
+            found = super().get(thread_id, namespace, checkpoint_id)
+            if not all_read.is_set():
+                meeting.wait(timeout=20)
+                all_read.set()
+            return found
+
+    graph = build(words("n"), chain("n"), Meeting())
+
+    def call(number: int) -> Any:
+        try:
+            return graph.invoke({"log": [number]}, T)
+        except ThreadConflictError as error:
+            return error
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(call, range(4)))
+    (winner,) = [r for r in results if isinstance(r, dict)]
+    assert [type(r) for r in results].count(ThreadConflictError) == 3
+    assert graph.get_state(T).values == winner
+    assert len(sources(graph, T)) == 3
+
+
 def test_d21_of_two_runs_on_one_thread_one_wins_and_the_other_leaves_nothing() -> None:
     async def node(s: Any) -> dict[str, Any]:
         await asyncio.sleep(0.005)
@@ -572,15 +605,15 @@ def test_d21_of_two_runs_on_one_thread_one_wins_and_the_other_leaves_nothing() -
     assert len(sources(graph, T)) == 3
 
 
-def test_d22_order_does_not_come_from_the_clock(monkeypatch: pytest.MonkeyPatch, saver: Saver) -> None:
+def test_d22_order_does_not_come_from_the_clock(run: Sync, monkeypatch: pytest.MonkeyPatch, saver: Saver) -> None:
     graph = build(words("a"), chain("a"), saver)
-    graph.invoke({"log": ["1"]}, T)
+    run.invoke(graph, {"log": ["1"]}, T)
     monkeypatch.setattr(time, "time_ns", lambda: 10**18)  # the year 2001
-    graph.invoke({"log": ["2"]}, T)
-    assert graph.get_state(T).values["log"] == ["1", "a", "2", "a"]
+    run.invoke(graph, {"log": ["2"]}, T)
+    assert run.state(graph, T).values["log"] == ["1", "a", "2", "a"]
     assert [step for _, step in sources(graph, T)] == [4, 3, 2, 1, 0, -1]
-    fork = graph.update_state(checkpoint_before(graph, T, "a"), {"log": ["F"]})
-    assert graph.get_state(T).config == fork
+    fork = run.update(graph, checkpoint_before(graph, T, "a"), {"log": ["F"]})
+    assert run.state(graph, T).config == fork
 
 
 # ------------------------------------------------------------------ D23 to D26: threads and errors
@@ -647,13 +680,13 @@ def test_d24_a_wrong_value_never_locks_a_thread(run: Sync, saver: Saver, how: st
     assert run.state(graph, T).values == {}
 
 
-def test_d25_history_grows_with_what_was_written(tmp_path: Path) -> None:
+def test_d25_history_grows_with_what_was_written(run: Sync, tmp_path: Path) -> None:
     def stored(steps: int) -> int:
         path = tmp_path / f"{steps}.db"
         with SqliteSaver(path) as saver:
             router = lambda s: END if len(s["log"]) >= steps else "n"  # noqa: E731
             graph = build({"n": lambda s: {"log": ["x" * 1000]}}, chain("n"), saver, routers=[("n", router)])
-            graph.invoke({}, thread(recursion_limit=500))
+            run.invoke(graph, {}, thread(recursion_limit=500))
         with sqlite3.connect(path) as connection:
             pages, size = (connection.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "page_size"))
         connection.close()
@@ -749,9 +782,20 @@ def test_d30_a_field_that_was_set_to_its_default_is_written(run: Sync) -> None:
     assert run.invoke(graph, {"a": 5})["a"] == 0
 
 
-def test_every_rule_has_a_test() -> None:
-    tested = {name[5:8] for name in globals() if name.startswith("test_d") and name[6:8].isdigit()}
-    assert tested == {f"d{number:02}" for number in range(1, 31)}
+def test_every_rule_of_the_page_has_a_test_that_runs_it_both_ways() -> None:
+    """By the parameter `run`, which is sync once and async once, or by a test of each kind."""
+    page = (Path(__file__).parent.parent / "docs" / "coming-from-langgraph.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| D(\d+) \|", page, re.MULTILINE)
+    assert rows == [str(number) for number in range(1, 31)]
+    ways: dict[int, set[str]] = {int(row): set() for row in rows}
+    for name, test in list(globals().items()):
+        if match := re.match(r"test_d(\d\d)_", name):
+            source = inspect.getsource(test)
+            ways[int(match[1])] |= {"sync", "async"} if "run" in inspect.signature(test).parameters else set()
+            ways[int(match[1])] |= {
+                way for way, call in (("sync", ".invoke("), ("async", ".ainvoke(")) if call in source
+            }
+    assert {row: found for row, found in ways.items() if found != {"sync", "async"}} == {}
 
 
 def test_a_graph_is_typed_by_its_builder() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import os
 import subprocess
@@ -15,9 +14,10 @@ from random import Random
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from fingerprint import elsewhere, fingerprint
 from hypothesis import HealthCheck, given, settings
 
-from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph, branching, opening, step
+from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph
 from minigraph.channels import EphemeralValue
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
 from minigraph.records import Stored, Write
@@ -113,23 +113,9 @@ def test_every_law_on_many_programs(start: int, request: pytest.FixtureRequest) 
             laws.savers_agree(program, saver)
 
 
-FINGERPRINT = """
-import hashlib
-from random import Random
-from minigraph.testing import draw_program, run
-text = "".join(repr(run(draw_program(Random(seed)))) for seed in range(25))
-print(hashlib.sha256(text.encode()).hexdigest())
-"""
-
-
 @pytest.mark.parametrize("hash_seed", ["0", "1", "2"])
 def test_another_hash_seed_gives_the_same(hash_seed: str) -> None:
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FINGERPRINT], env=environment, capture_output=True, text=True, check=True
-    )
-    text = "".join(repr(run(draw_program(Random(seed)))) for seed in range(25))
-    assert found.stdout.strip() == hashlib.sha256(text.encode()).hexdigest()
+    assert elsewhere(25, hash_seed) == fingerprint(25)
 
 
 def test_threads_that_finish_in_another_order_give_the_same() -> None:
@@ -156,60 +142,6 @@ def broken_by(law: Callable[..., None], *arguments: Any) -> str:
         except LawError as error:
             return error.law
     return "nothing"
-
-
-def test_another_merge_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    merge = step.merge
-    monkeypatch.setattr(step, "merge_order", lambda task: 0)
-
-    def by_results(graph: Any, checkpoint: Any, finished: Any, *more: Any, **options: Any) -> Any:
-        return merge(graph, checkpoint, sorted(finished, key=lambda pair: ORDER.index(pair[0].node)), *more, **options)
-
-    monkeypatch.setattr("minigraph.run.merge", by_results)
-    ORDER: list[str] = [*(f"n{i}" for i in range(8, -1, -1)), START]
-    assert broken_by(laws.history_folds_to_state).startswith("history folds to the state")
-
-
-def test_writes_in_order_of_arrival_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minigraph.run import Run
-    from minigraph.work import Outcome
-
-    take = Run._take_all
-    last: list[str] = []
-
-    def in_order_of_arrival(self: Any, items: Any, failures: Any) -> Any:
-        last[:] = [item.job.task.node for item in items if isinstance(item, Outcome)][-1:] or last
-        return take(self, items, failures)
-
-    monkeypatch.setattr(Run, "_take_all", in_order_of_arrival)
-    monkeypatch.setattr(step, "merge_order", lambda task: (task.node == "".join(last), task.node))
-    assert broken_by(laws.any_finishing_order, Schedule((1, 2, 0, 3))) == "any finishing order"
-
-
-def test_a_lost_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    match = opening.match_answers
-
-    def forgetful(*arguments: Any, **options: Any) -> Any:
-        return dict.fromkeys(match(*arguments, **options), "lost")
-
-    monkeypatch.setattr(opening, "match_answers", forgetful)
-    assert broken_by(laws.answers_known_before) == "answers known before"
-
-
-def test_a_replay_without_its_joins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import msgspec
-
-    forked = branching.forked
-
-    def forgetful(*arguments: Any) -> Any:
-        position = forked(*arguments)
-        changed = msgspec.structs.replace(position.checkpoint, joins={}, deferred=())
-        position.checkpoint = changed
-        position.unsaved = [msgspec.structs.replace(position.unsaved[0], checkpoint=changed)]
-        return position
-
-    monkeypatch.setattr(opening, "forked", forgetful)
-    assert broken_by(laws.replay_equals_original).startswith("a replay equals the original")
 
 
 class Edited(CrashingSaver):

@@ -1,17 +1,17 @@
-"""Random programs give the same on this engine as on LangGraph, and the comparison notices when they do not."""
+"""Random programs give the same on this engine as on LangGraph, and parts of a long sweep add up."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
+from parity import summed
 
-from minigraph import step
 from minigraph.testing import compare, draw_program
-from minigraph.testing.oracle import smaller, static_reason, sweep
+from minigraph.testing.oracle import Table, smaller, static_reason, sweep
 from minigraph.testing.programs import Fork, Input, Join, NodeSpec, Program, Put, RouterSpec
 from minigraph.testing.traces import first_difference, plain
 from minigraph.types import START
@@ -53,33 +53,6 @@ def test_more_programs_give_the_same(start: int, request: pytest.FixtureRequest)
 @pytest.mark.parametrize("program", [two_writers(), joined()], ids=["two writers", "joined"])
 def test_programs_written_by_hand_give_the_same(program: Program) -> None:
     assert compare(program).outcome == "same"
-
-
-@needs_langgraph
-def test_another_merge_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = step.merge_order
-
-    def reversed_names(task: Any) -> Any:
-        is_send, name, index = order(task)
-        return (is_send, tuple(-ord(letter) for letter in name), index)
-
-    monkeypatch.setattr(step, "merge_order", reversed_names)
-    found = compare(two_writers())
-    assert found.outcome == "different"
-    assert "a:0/" in found.detail
-
-
-@needs_langgraph
-def test_a_lost_join_contribution_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrivals = step._arrivals
-
-    def forgetful(graph: Any, checkpoint: Any, ordered: Any) -> Any:
-        joins, *rest = arrivals(graph, checkpoint, ordered)
-        return ({name: seen[1:] for name, seen in joins.items()}, *rest)
-
-    assert compare(joined()).outcome == "same"
-    monkeypatch.setattr(step, "_arrivals", forgetful)
-    assert compare(joined()).outcome == "different"
 
 
 @needs_langgraph
@@ -125,3 +98,36 @@ def test_a_conflict_in_a_waiting_step_is_outside_even_where_its_end_is_never_rea
     program = Program((*twice, asks), ((START, "z"), (START, "a"), (START, "m")))
     assert compare(program).detail == "writes conflict in a step that waits or failed"
     assert compare(Program((*twice[:1], asks), ((START, "z"), (START, "m")))).outcome == "same"
+
+
+def printed(first: int, last: int, hash_seed: str = "") -> str:
+    table = Table(last - first, 20, 30, Counter({"ok": 18, "failed": 2}), Counter({"a router fails": 1}))
+    return "\n".join(
+        [*table.lines(), "", f"seeds {first} to {last}, 7 s{hash_seed and f', PYTHONHASHSEED {hash_seed}'}"]
+    )
+
+
+def test_parts_of_a_sweep_are_added_up() -> None:
+    assert summed([printed(10, 19, "1"), printed(0, 9, "0")]) == [
+        "| what | count |",
+        "|---|---:|",
+        "| programs compared | 18 |",
+        "| calls compared | 40 |",
+        "| checkpoints compared | 60 |",
+        "| calls that ended: failed | 4 |",
+        "| calls that ended: ok | 36 |",
+        "| outside the contract: a router fails | 2 |",
+        "| differences | 0 |",
+        "",
+        "20 programs, seeds 0 to 19 in 2 parts, PYTHONHASHSEED 0, 1.",
+    ]
+    assert summed([printed(0, 9)])[-1].endswith("PYTHONHASHSEED not noted.")
+
+
+def test_parts_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ValueError, match="seed 9 is in two"):
+        summed([printed(0, 9), printed(9, 19)])
+    with pytest.raises(ValueError, match="names its seeds"):
+        summed(["\n".join(Table().lines())])
+    with pytest.raises(ValueError, match="it is 0"):
+        summed(["\n".join(Table(different=[(1, "x")]).lines()) + "\n\nseeds 0 to 1, 1 s"])

@@ -24,7 +24,7 @@ from minigraph.testing.law_error import LawError, demand_same
 from minigraph.testing.programs import Input, Program, answer_to, input_of
 from minigraph.testing.reference import Reference, shown
 from minigraph.testing.scheduling import Schedule
-from minigraph.testing.traces import Trace, plain, plain_state, run
+from minigraph.testing.traces import ROUNDS, Trace, plain, plain_state, run
 from minigraph.types import Command
 
 CONFIG: dict[str, Any] = {"configurable": {"thread_id": "t"}, "recursion_limit": 25}
@@ -97,6 +97,9 @@ def an_answer_counts_once(program: Program) -> None:
             return
         answer: Command[Any] = Command(resume={questions[-1].id: answer_to(program, questions[-1].value)})
         ended, before = _call(graph, answer), _all(saver)
+        still = {question.id for question in graph.get_state(CONFIG).interrupts}
+        if ended == "ok" and not still >= {question.id for question in questions[:-1]}:
+            raise LawError(law, f"an answer to {questions[-1].value!r} closed other questions as well")
         if (second := _call(graph, answer)) != "unknown":
             raise LawError(
                 law, f"question {questions[-1].value!r} was answered twice; the second call ended {second!r}"
@@ -108,7 +111,7 @@ def another_run_stops_this_one(program: Program) -> None:
     """Where another run moves the head first, a run stores nothing more and its caller is told."""
     law = "another run stops this one"
     first = _first_turn(program)
-    alone = CrashingSaver(InMemorySaver())
+    alone = Contended(InMemorySaver())
     _call(_graph(first, alone), input_of(_input(first)))
     for number in range(2, min(alone.writes, 6) + 1):
         saver = Contended(InMemorySaver(), number)
@@ -119,19 +122,21 @@ def another_run_stops_this_one(program: Program) -> None:
 
 
 class Contended(CrashingSaver):
-    """A saver in which another run moves the head just before write number `at`."""
+    """A saver in which another run moves the head just before write number `at` to the root's namespace."""
 
     moved: tuple[Stored, ...] = ()
     """What was stored right after that."""
 
     def put(self, write: Write) -> int:
-        """`put` of the other saver, after that of the other run."""
+        """`put` of the other saver; that of the other run follows at once where this run's next write is `at`."""
+        revision = self.inner.put(write)
+        if write.namespace:  # a child graph stores for itself
+            return revision
         self.writes += 1
-        stored = self.inner.get(write.thread_id, write.namespace)
-        if self.writes == self.at and stored is not None:
-            self.inner.put(Write(write.thread_id, write.namespace, stored.revision))
+        if self.writes + 1 == self.at:
+            self.inner.put(Write(write.thread_id, write.namespace, revision))
             self.moved = _all(self.inner)
-        return self.inner.put(write)
+        return revision
 
 
 def a_limit_of_n_allows_n_steps(program: Program) -> None:
@@ -154,6 +159,17 @@ def a_limit_of_n_allows_n_steps(program: Program) -> None:
         if ended == "limit":
             _call(graph, None)
         demand_same(law, plain(_all(alone)[0].checkpoint.values), plain(_all(saver)[0].checkpoint.values))
+
+
+def breakpoints_change_nothing(program: Program) -> None:
+    """A run that is held before every node and after one, and goes on each time, is the run that was not held."""
+    first = _first_turn(program)
+    names = tuple(node.name for node in first.nodes)
+    straight = _in_turn(first)
+    short = len(straight.history) + len(straight.calls) < ROUNDS
+    if straight.calls[-1].ended == "ok" and not straight.calls[-1].next and short:
+        held = _in_turn(replace(first, before=names, after=names[:1]))
+        demand_same("breakpoints change nothing", *((trace.end, trace.history) for trace in (straight, held)))
 
 
 def an_edit_stands_for_its_node(program: Program) -> None:
@@ -192,7 +208,8 @@ def answers_outlive_failures(program: Program) -> None:
     asked = replace(program, nodes=tuple(replace(n, kind="ask") if n in asking else n for n in program.nodes))
     traces = [_in_turn(_first_turn(each)) for each in (asked, failing)]
     if all(trace.calls[-1].ended == "ok" and not trace.calls[-1].next for trace in traces):
-        demand_same("answers outlive failures", *((trace.end, trace.history) for trace in traces))
+        left, right = ((sum(c.given == "answer" for c in t.calls), t.end, t.history) for t in traces)
+        demand_same("answers outlive failures", left, right)
 
 
 THREAD_LAWS: tuple[Callable[[Program], None], ...] = (
@@ -202,6 +219,7 @@ THREAD_LAWS: tuple[Callable[[Program], None], ...] = (
     an_answer_counts_once,
     another_run_stops_this_one,
     a_limit_of_n_allows_n_steps,
+    breakpoints_change_nothing,
     an_edit_stands_for_its_node,
     answers_outlive_failures,
 )
