@@ -22,6 +22,7 @@ from random import Random
 
 from minigraph.checkpoint.sqlite import SqliteSaver
 from minigraph.testing import laws
+from minigraph.testing.building import CrowdedError
 from minigraph.testing.drawing import draw_program
 from minigraph.testing.oracle import smaller
 from minigraph.testing.programs import Program
@@ -32,21 +33,26 @@ PART = 500
 
 @dataclass(slots=True)
 class Count:
-    """How many programs were looked at, how often each law held, and the seeds that broke one, with what it said."""
+    """How many programs were looked at, how often each law held, and the seeds that broke one, with what it said.
+
+    `crowded` counts the laws that were given up since a program's tasks multiply without end.
+    """
 
     programs: int = 0
+    crowded: int = 0
     held: dict[str, int] = field(default_factory=dict)
     broken: list[tuple[str, int, str]] = field(default_factory=list)
 
     def add(self, other: Count) -> None:
         """Adds another count."""
         self.programs += other.programs
+        self.crowded += other.crowded
         self.held = dict(Counter(self.held) + Counter(other.held))
         self.broken += other.broken
 
     def lines(self) -> list[str]:
         """The counts as a table in Markdown."""
-        rows = [*sorted(self.held.items()), ("broken", len(self.broken))]
+        rows = [*sorted(self.held.items()), ("given up", self.crowded), ("broken", len(self.broken))]
         table = [f"| {name} | {count} |" for name, count in rows]
         return [f"{self.programs} programs", "", "| Law | held |", "|---|---:|", *table]
 
@@ -80,6 +86,8 @@ def counted(seeds: range) -> Count:
             for name in NAMES:
                 try:
                     law_named(name, seed)(program)
+                except CrowdedError:
+                    found.crowded += 1
                 except Exception as error:
                     found.broken.append((name, seed, f"{type(error).__name__}: {error}"))
                 else:

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from fingerprint import elsewhere, fingerprint
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph
 from minigraph.channels import EphemeralValue
@@ -41,6 +42,7 @@ from minigraph.testing import (
     saver_conformance,
     schedules,
 )
+from minigraph.testing.building import CrowdedError
 from minigraph.testing.crash import CrashingSaver
 from minigraph.testing.programs import Input, NodeSpec, Put, larger, shelve, weave
 from minigraph.testing.traces import async_stream, sync_stream
@@ -69,33 +71,45 @@ def graph_of(saver: Saver | None = None, **nodes: Any) -> CompiledGraph:
     return builder.compile(saver)
 
 
+@contextmanager
+def within_reason() -> Iterator[None]:
+    """Passes over a program whose tasks multiply without end."""
+    try:
+        yield
+    except CrowdedError:
+        assume(False)
+
+
 # ------------------------------------------------------------------------ programs
 
 
 @QUICK
 @given(graphs(failing_routers=True), schedules())
 def test_any_finishing_order_gives_the_same(program: Program, schedule: Schedule) -> None:
-    laws.any_finishing_order(program, schedule)
+    with within_reason():
+        laws.any_finishing_order(program, schedule)
 
 
 @pytest.mark.parametrize("law", laws.PROGRAM_LAWS, ids=lambda law: law.__name__)
 @QUICK
 @given(program=graphs(size=5))
 def test_law(law: Callable[[Program], None], program: Program) -> None:
-    law(program)
+    with within_reason():
+        law(program)
 
 
 @QUICK
 @given(graphs(size=5, failing_routers=True))
 def test_a_failing_router_is_asked_again_in_any_order_and_mode(program: Program) -> None:
-    laws.sync_equals_async(program)
-    laws.history_folds_to_state(program)
+    with within_reason():
+        laws.sync_equals_async(program)
+        laws.history_folds_to_state(program)
 
 
 @settings(QUICK, max_examples=max(EXAMPLES // 4, 5))
 @given(graphs(size=5, failing_routers=True))
 def test_memory_and_file_give_the_same(program: Program) -> None:
-    with SqliteSaver(":memory:") as saver:
+    with within_reason(), SqliteSaver(":memory:") as saver:
         laws.savers_agree(program, saver)
 
 

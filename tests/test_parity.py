@@ -12,7 +12,7 @@ from parity import summed
 
 from minigraph.testing import compare, draw_program
 from minigraph.testing.oracle import Table, smaller, static_reason, sweep
-from minigraph.testing.programs import Fork, Input, Join, NodeSpec, Program, Put, RouterSpec
+from minigraph.testing.programs import Fork, Input, Join, NodeSpec, Program, Put, RouterSpec, SendTo
 from minigraph.testing.traces import first_difference, plain
 from minigraph.types import START
 
@@ -131,3 +131,10 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
         summed(["\n".join(Table().lines())])
     with pytest.raises(ValueError, match="it is 0"):
         summed(["\n".join(Table(different=[(1, "x")]).lines()) + "\n\nseeds 0 to 1, 1 s"])
+
+
+def test_a_program_whose_tasks_multiply_without_end_is_given_up() -> None:
+    twice = (SendTo("a", 0), SendTo("a", 1))
+    nodes = (NodeSpec("a", "nothing"),)
+    program = Program(nodes, ((START, "a"),), routers=(RouterSpec("a", "r0", (twice,)),), budget=1000)
+    assert compare(program).detail == "tasks multiply without end"

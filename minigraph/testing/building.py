@@ -28,12 +28,31 @@ class Flaky(Exception):
     """What a program's failing nodes and routers raise."""
 
 
+class CrowdedError(Exception):
+    """A program whose tasks multiply without end; nothing can be learned from running it further."""
+
+
+CROWD = 2000
+"""So many calls of nodes a program may make."""
+
+
 class Ledger:
-    """What a built program remembers outside of its state: how often each place was called. Safe for threads."""
+    """What a built program remembers outside of its state: how often each place was called. Safe for threads.
+
+    Raises CrowdedError for more than CROWD calls of nodes.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
+        self.nodes = 0
+
+    def enter(self) -> None:
+        """Counts the call of a node."""
+        with self._lock:
+            self.nodes += 1
+        if self.nodes > CROWD:
+            raise CrowdedError(f"more than {CROWD} calls of nodes")
 
     def first(self, place: str) -> bool:
         """Counts a call, and tells whether it is the first."""
@@ -110,6 +129,7 @@ class _Builder:
         fails = node.kind in ("fail_once", "retry")
 
         def run(state: Any) -> Any:
+            self.ledger.enter()
             if self.delay is not None:
                 time.sleep(self.delay(node.name))
             if fails and self.ledger.first(place):
