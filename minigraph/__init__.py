@@ -3,6 +3,7 @@
 from minigraph.calls import JoinNeverFiredWarning
 from minigraph.compiled import CompiledGraph
 from minigraph.context import Runtime, get_config, get_runtime, get_stream_writer, interrupt
+from minigraph.difference import MISSING, Difference
 from minigraph.graph import StateGraph
 from minigraph.messages import MessagesState, add_messages
 from minigraph.recording import aonce, once
@@ -27,10 +28,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "END",
+    "MISSING",
     "START",
     "CachePolicy",
     "Command",
     "CompiledGraph",
+    "Difference",
     "GraphOutput",
     "Interrupt",
     "JoinNeverFiredWarning",

@@ -104,6 +104,21 @@ def questions_at(place: Place) -> set[str]:
     return {question.id for result in place.stored.results for question in result.asked}
 
 
+def first_asked_below(scope: Scope, namespace: str, due: tuple[Task, ...]) -> Generator[Effect, Any, list[Interrupt]]:
+    """The first question of each task below some tasks, in the child graphs that these ran."""
+    questions: list[Interrupt] = []
+    for task in due:
+        inside = child_namespace(namespace, task.node, task.id)
+        history: list[Stored] = yield History(scope.thread_id, inside)
+        for stored in reversed(history):
+            found = [result.asked[0] for result in stored.results if result.asked]
+            found += yield from first_asked_below(scope, inside, stored.checkpoint.due)
+            if found:
+                questions += found
+                break
+    return questions
+
+
 def move_children(
     scope: Scope, position: Position, stored: Stored, places: list[Place], answers: dict[str, Any]
 ) -> Generator[Effect, Any, None]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, cast, overload
 
+from minigraph import lineage
 from minigraph.calls import (
     Call,
     Shape,
@@ -40,6 +41,7 @@ from minigraph.types import (
     Command,
     Durability,
     GraphOutput,
+    Interrupt,
     RunControl,
     StreamMode,
     StreamPart,
@@ -339,6 +341,35 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
     async def areplay(self, config: Mapping[str, Any], **options: Unpack[ResumeOptions[AnyContextT]]) -> Any:
         """The same as `replay`."""
         return await cast(Any, self.ainvoke)(REPLAY, at_checkpoint(config), **options)
+
+    def answer(
+        self,
+        config: Mapping[str, Any],
+        answer: Any,
+        *,
+        question: str | Interrupt | None = None,
+        **options: Unpack[ResumeOptions[AnyContextT]],
+    ) -> Any:
+        """Answers a question of the checkpoint in the config: goes on at the head, makes a branch at an older one.
+
+        So two answers to one question are two branches. `question` (an Interrupt or its id) says which one where
+        there are several; without it a dict of answers by id is taken as such. The options are those of `invoke`.
+        Raises UnknownInterruptError or AmbiguousAnswerError.
+        """
+        command = self._drive(config, lambda scope, at: lineage.answering(scope, at, answer, question))
+        return cast(Any, self.invoke)(command, config, **options)
+
+    async def aanswer(
+        self,
+        config: Mapping[str, Any],
+        answer: Any,
+        *,
+        question: str | Interrupt | None = None,
+        **options: Unpack[ResumeOptions[AnyContextT]],
+    ) -> Any:
+        """The same as `answer`."""
+        command = await self._adrive(config, lambda scope, at: lineage.answering(scope, at, answer, question))
+        return await cast(Any, self.ainvoke)(command, config, **options)
 
     # ------------------------------------------------------------------- the rest
 

@@ -32,6 +32,16 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Lineage:
+    """Read a checkpoint (None: the head) and its ancestors without their states. Answered with a list of Ancestors,
+    newest first; empty if there is no such checkpoint."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Namespaces:
     """List the namespaces of a thread. Answered with a list of str."""
 
@@ -80,4 +90,4 @@ class Emit:
 
 Found = TypeVar("Found")
 """What a generator of effects returns at its end."""
-Effect = Load | History | Namespaces | Save | Settle | Start | Wait | Stop | Emit
+Effect = Load | History | Lineage | Namespaces | Save | Settle | Start | Wait | Stop | Emit

@@ -16,6 +16,7 @@
     │   ├── OnceError                     once() was used where or how it cannot be (also a RuntimeError)
     │   ├── UnknownOutcomeError           a once() call began and its end was never recorded
     │   ├── UnknownCheckpointError        no such checkpoint, or no such namespace (also a ValueError)
+    │   ├── NoTurnError                   bisect: no checkpoint at which the predicate turned true (also a ValueError)
     │   ├── UnknownNodeError              a stored task names a node that this graph lacks
     │   ├── NodeTimeoutError              a node ran longer than it may
     │   ├── NodeCancelledError            a node raised CancelledError itself
@@ -162,6 +163,14 @@ class UnknownOutcomeError(MinigraphError):
 
 class UnknownCheckpointError(MinigraphError, ValueError):
     """The thread has no such checkpoint or namespace."""
+
+
+class NoTurnError(MinigraphError, ValueError):
+    """A predicate turned true at no checkpoint of a lineage; `at_oldest` is what it said of the oldest one."""
+
+    def __init__(self, message: str, *, at_oldest: bool) -> None:
+        super().__init__(message)
+        self.at_oldest = at_oldest
 
 
 class UnknownNodeError(MinigraphError):

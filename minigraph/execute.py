@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Any
 
 from minigraph.context import Event, Scope
-from minigraph.effects import Effect, Emit, Found, History, Load, Namespaces, Save, Settle, Start, Stop, Wait
+from minigraph.effects import Effect, Emit, Found, History, Lineage, Load, Namespaces, Save, Settle, Start, Stop, Wait
 from minigraph.errors import RunAbandoned
 from minigraph.types import START
 from minigraph.work import Invoke, Job, Outcome, Sleep, Work, failed, work
@@ -140,6 +140,8 @@ class ThreadDriver:
             case History(thread_id, namespace, before, limit, wanted):
                 found = _needed(self.saver).history(thread_id, namespace, before=before, limit=limit, filter=wanted)
                 return list(found)
+            case Lineage(thread_id, namespace, checkpoint_id):
+                return _needed(self.saver).lineage(thread_id, namespace, checkpoint_id)
             case Namespaces(thread_id):
                 return _needed(self.saver).namespaces(thread_id)
         return None
@@ -313,6 +315,8 @@ class AsyncDriver:
                 return await _needed(self.saver).ahistory(
                     thread_id, namespace, before=before, limit=limit, filter=wanted
                 )
+            case Lineage(thread_id, namespace, checkpoint_id):
+                return await _needed(self.saver).alineage(thread_id, namespace, checkpoint_id)
             case Namespaces(thread_id):
                 return await self.asyncio.to_thread(_needed(self.saver).namespaces, thread_id)
         return None

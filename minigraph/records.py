@@ -129,6 +129,15 @@ class Checkpoint(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
+class Ancestor(msgspec.Struct, frozen=True):
+    """A checkpoint of a lineage without its state; the fields are those of `Checkpoint`."""
+
+    id: str
+    step: int
+    source: str
+    ran: tuple[str, ...] = ()
+
+
 class NewCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint to store, with its parent's state so that a saver can store what changed.
 

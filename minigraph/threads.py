@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minigraph import snapshots
+from minigraph import difference, lineage, snapshots
 from minigraph.calls import at_checkpoint, checkpoint_id_of, root_scope
 from minigraph.context import Scope
+from minigraph.difference import Difference
 from minigraph.effects import Effect, Found
 from minigraph.execute import AsyncDriver, ThreadDriver
 from minigraph.structure import Graph
@@ -109,6 +110,35 @@ class Threads:
         """The same as `fork`."""
         as_node = "__copy__" if values is None and as_node is None else as_node
         return await self.aupdate_state(at_checkpoint(config), values, as_node)
+
+    def diff(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> Difference:
+        """How the checkpoint in config `a` differs from the one in `b` (the head where none is named), on any threads.
+
+        What is compared is what was stored at the end of a step. Raises UnknownCheckpointError where there is nothing.
+        """
+        other, at = self._thread(b), checkpoint_id_of(b)
+        return self._drive(a, lambda scope, first: difference.diff(scope, first, other, at))
+
+    async def adiff(self, a: Mapping[str, Any], b: Mapping[str, Any]) -> Difference:
+        """The same as `diff`."""
+        other, at = self._thread(b), checkpoint_id_of(b)
+        return await self._adrive(a, lambda scope, first: difference.diff(scope, first, other, at))
+
+    def bisect(
+        self, config: Mapping[str, Any], predicate: lineage.Predicate, *, monotone: bool = True
+    ) -> StateSnapshot:
+        """The first checkpoint at which `predicate(snapshot)` turned true, on the way to the one in the config.
+
+        The way leads along parents from the oldest one stored. A predicate that turns once is found in about log2(n)
+        looks; with monotone=False each is looked at, from the oldest on. Raises NoTurnError, a ValueError.
+        """
+        return self._drive(config, lambda scope, at: lineage.bisect(scope, at, predicate, monotone=monotone))
+
+    async def abisect(
+        self, config: Mapping[str, Any], predicate: lineage.Predicate, *, monotone: bool = True
+    ) -> StateSnapshot:
+        """The same as `bisect`; the predicate is a plain function here too."""
+        return await self._adrive(config, lambda scope, at: lineage.bisect(scope, at, predicate, monotone=monotone))
 
     def _drive(self, config: Mapping[str, Any], make: Reading[Found]) -> Found:
         scope = self._thread(config)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from minigraph.records import Checkpoint, Recorded, Stored, Write
+from minigraph.records import Ancestor, Checkpoint, Recorded, Stored, Write
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,6 +116,19 @@ class Saver(ABC):
         TypeError for a class that cannot be stored; StorageError if another class has the same stored name.
         """
 
+    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> builtins.list[Ancestor]:
+        """The checkpoint with this id (None: the head) and its ancestors as far as they are stored, newest first.
+
+        Empty if there is no such checkpoint. A saver that can follow parents without reading states should do so.
+        """
+        found = []
+        stored = self.get(thread_id, namespace, checkpoint_id)
+        while stored is not None:
+            point = stored.checkpoint
+            found.append(Ancestor(point.id, point.step, point.source, point.ran))
+            stored = None if point.parent_id is None else self.get(thread_id, namespace, point.parent_id)
+        return found
+
     def close(self) -> None:  # noqa: B027  # a saver that holds nothing has nothing to do
         """Releases what the saver holds. Closing twice is fine."""
 
@@ -142,6 +155,12 @@ class Saver(ABC):
             return [*self.history(thread_id, namespace, before=before, limit=limit, filter=filter)]
 
         return await in_thread(read)
+
+    async def alineage(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None = None
+    ) -> builtins.list[Ancestor]:
+        """`lineage` in a worker thread."""
+        return await in_thread(self.lineage, thread_id, namespace, checkpoint_id)
 
     async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
         """`record_start` in a worker thread; when cancelled it ends only after the write has ended."""

@@ -12,10 +12,10 @@ import msgspec
 
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.rows import CheckpointRow, ResultRow
+from minigraph.checkpoint.rows import AncestorRow, CheckpointRow, ResultRow
 from minigraph.checkpoint.saver import TableSaver
 from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, chain_of, duplicate
-from minigraph.records import Recorded, Stored, Write
+from minigraph.records import Ancestor, Recorded, Stored, Write
 
 
 class InMemorySaver(TableSaver):
@@ -55,6 +55,10 @@ class InMemorySaver(TableSaver):
     ) -> list[Stored]:
         """`history`, at once."""
         return [*self.history(thread_id, namespace, before=before, limit=limit, filter=filter)]
+
+    async def alineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> list[Ancestor]:
+        """`lineage`, at once."""
+        return self.lineage(thread_id, namespace, checkpoint_id)
 
     async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
         """`record_start`, at once."""
@@ -169,6 +173,14 @@ class _MemoryTables:
             and (not query.filter or _matches(self._rows[sequence], query.filter))
         ]
         return sorted(found, reverse=True)
+
+    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[AncestorRow]:
+        found = []
+        row = self.find(thread_id, namespace, checkpoint_id)
+        while row is not None:
+            found.append(AncestorRow(row.checkpoint_id, row.step, row.source, row.body))
+            row = None if row.parent_id is None else self.find(thread_id, namespace, row.parent_id)
+        return found
 
     def results(self, sequence: int) -> list[ResultRow]:
         return list(self._results.get(sequence, {}).values())

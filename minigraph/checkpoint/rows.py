@@ -12,7 +12,7 @@ from minigraph.checkpoint import delta
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, UnstorableValueError
-from minigraph.records import Checkpoint, NewCheckpoint, Task
+from minigraph.records import Ancestor, Checkpoint, NewCheckpoint, Task
 from minigraph.types import UNSET
 
 SPAN: Final = 32
@@ -48,6 +48,15 @@ class CheckpointRow(msgspec.Struct, frozen=True):
     state_bytes: int
 
 
+class AncestorRow(msgspec.Struct, frozen=True):
+    """What a row says of its step, without the state."""
+
+    checkpoint_id: str
+    step: int
+    source: str
+    body: bytes
+
+
 class Chain(msgspec.Struct, frozen=True):
     """Where a state that is to be changed is stored: the numbers of its row."""
 
@@ -79,6 +88,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 _items = Decoder(list[Raw]).decode
+_names = Decoder(tuple[str, ...]).decode
 _changes = Decoder(tuple[dict[str, list[Raw]], dict[str, list[Raw]]]).decode
 
 
@@ -229,3 +239,13 @@ def read_checkpoint(codec: Codec, row: CheckpointRow, blobs: list[bytes]) -> Che
         )
     except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise DecodeError(f"the stored checkpoint {row.checkpoint_id!r} could not be read: {error}") from error
+
+
+def read_ancestor(row: AncestorRow) -> Ancestor:
+    """The step of a row; the tasks that were due after it are passed over unread."""
+    try:
+        parts = _items(row.body)
+        ran = _names(parts[1]) if len(parts) > 1 else ()
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"the stored checkpoint {row.checkpoint_id!r} could not be read: {error}") from error
+    return Ancestor(row.checkpoint_id, row.step, row.source, ran)

@@ -22,7 +22,7 @@ from minigraph.checkpoint.rows import Chain, CheckpointRow, Draft, ResultRow
 from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, chain_of
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, StorageError, ThreadConflictError
-from minigraph.records import Carried, Checkpoint, Recorded, Result, Stored, Write
+from minigraph.records import Ancestor, Carried, Checkpoint, Recorded, Result, Stored, Write
 
 
 class TableSaver(Saver):
@@ -232,6 +232,18 @@ class TableSaver(Saver):
                 stored = self._stored(tables, row, head) if row and head and same else None
             if stored is not None:
                 yield stored
+
+    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> builtins.list[Ancestor]:
+        """The checkpoint with this id (None: the head) and its ancestors as far as they are stored, newest first.
+
+        Empty if there is no such checkpoint. No state is read.
+        """
+        with self._reading() as tables:
+            head = tables.head(thread_id, namespace)
+            if head is None:
+                return []
+            found = tables.lineage(thread_id, namespace, checkpoint_id or head.checkpoint_id)
+        return [rows.read_ancestor(row) for row in found]
 
     def list(
         self,

@@ -27,7 +27,7 @@ import msgspec
 
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.connections import Pool, Single, connections, translated
-from minigraph.checkpoint.rows import Chain, CheckpointRow, ResultRow
+from minigraph.checkpoint.rows import AncestorRow, Chain, CheckpointRow, ResultRow
 from minigraph.checkpoint.saver import TableSaver
 from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, duplicate
 from minigraph.errors import DecodeError
@@ -204,6 +204,21 @@ class _SqliteTables:
         where = " AND ".join(conditions)
         found = self._all(f"SELECT sequence FROM checkpoints c WHERE {where} ORDER BY sequence DESC", *values)
         return [sequence for (sequence,) in found]
+
+    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[AncestorRow]:
+        place = (thread_id, namespace)
+        found = self._all(
+            "WITH RECURSIVE line (sequence, parent_id) AS (SELECT sequence, parent_id FROM checkpoints "
+            "WHERE thread_id = ? AND namespace = ? AND checkpoint_id = ? "
+            "UNION ALL SELECT c.sequence, c.parent_id FROM line JOIN checkpoints c ON c.thread_id = ? "
+            "AND c.namespace = ? AND c.checkpoint_id = line.parent_id AND c.sequence < line.sequence) "
+            "SELECT c.checkpoint_id, c.step, c.source, c.body FROM line JOIN checkpoints c "
+            "ON c.sequence = line.sequence ORDER BY line.sequence DESC",
+            *place,
+            checkpoint_id,
+            *place,
+        )
+        return [AncestorRow(*fields) for fields in found]
 
     def results(self, sequence: int) -> list[ResultRow]:
         found = self._all("SELECT sequence, task_id, child, body FROM results WHERE sequence = ?", sequence)

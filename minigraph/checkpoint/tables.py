@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from minigraph.checkpoint.rows import Chain, CheckpointRow, ResultRow
+from minigraph.checkpoint.rows import AncestorRow, Chain, CheckpointRow, ResultRow
 from minigraph.errors import StorageError
 
 
@@ -57,6 +57,10 @@ class Tables(Protocol):
 
     def matching(self, query: Query) -> list[int]:
         """The sequence numbers that a query finds, newest first."""
+        ...
+
+    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[AncestorRow]:
+        """A checkpoint and its ancestors as far as they are stored, newest first."""
         ...
 
     def results(self, sequence: int) -> list[ResultRow]: ...

@@ -11,6 +11,7 @@ from typing import Any
 from minigraph.checkpoint.base import Saver
 from minigraph.errors import StorageError, ThreadConflictError, UnstorableValueError
 from minigraph.records import (
+    Ancestor,
     Carried,
     Checkpoint,
     Failed,
@@ -64,6 +65,7 @@ def saver_checks() -> Mapping[str, Callable[[Saver], None]]:
         stored_values_are_safe_from_edits,
         every_state_of_a_long_history_can_be_read,
         branches_have_states_of_their_own,
+        lineages_follow_parents,
         history_can_be_limited_and_filtered,
         list_shows_threads,
         threads_are_deleted_alone,
@@ -277,6 +279,25 @@ def branches_have_states_of_their_own(saver: Saver) -> None:
     _equal(found, [[1, 3, 5], [1, 2, 4], [1, 3], [1, 2], [1]], "branches have states of their own")
     stored = _stored(saver, "t", "", "c3")
     _equal((stored.head_id, stored.checkpoint.parent_id), ("c4", "c1"), "an older checkpoint knows parent and head")
+
+
+def lineages_follow_parents(saver: Saver) -> None:
+    """A lineage is one branch, newest first, up to where a parent is not stored."""
+    thread = _Thread(saver)
+    root = thread.add({"l": [1]}, source="input")
+    left = thread.add({"l": [1, 2]}, root, ran=("b", "a"))
+    right = thread.add({"l": [1, 3]}, root, source="fork", due=(Task("t", "node", 0, {"x": (1,)}),))
+    thread.add({"l": [1, 2, 4]}, left)
+    ids = [a.id for a in saver.lineage("t", "")]
+    _equal(ids, ["c3", "c1", "c0"], "the lineage of the head")
+    first, second = Ancestor("c1", left.step, "loop", ("b", "a")), Ancestor("c0", -1, "input")
+    _equal(saver.lineage("t", "", "c1"), [first, second], "what a lineage says of each checkpoint")
+    _equal(saver.lineage("t", "", "c2")[0], Ancestor("c2", right.step, "fork"), "the lineage of a branch")
+    _equal((saver.lineage("t", "", "c9"), saver.lineage("u", "")), ([], []), "the lineage of what is not there")
+    saver.prune("t", keep=3)
+    for name, wanted in (("c3", ["c3", "c1"]), ("c2", ["c2"])):
+        _equal([a.id for a in saver.lineage("t", "", name)], wanted, "the lineage of a pruned thread")
+        _equal(asyncio.run(saver.alineage("t", "", name)), Saver.lineage(saver, "t", "", name), "alineage")
 
 
 def history_can_be_limited_and_filtered(saver: Saver) -> None:

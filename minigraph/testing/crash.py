@@ -13,7 +13,7 @@ from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.memory import InMemorySaver
 from minigraph.compiled import CompiledGraph
 from minigraph.errors import UnknownOutcomeError
-from minigraph.records import Finished, Recorded, Stored, Write
+from minigraph.records import Ancestor, Finished, Recorded, Stored, Write
 from minigraph.testing.instrument import Seen, watched
 from minigraph.types import Command, Interrupt, StateSnapshot
 
@@ -114,6 +114,10 @@ class CrashingSaver(Saver):
     def history(self, thread_id: str, namespace: str, **options: Any) -> Iterator[Stored]:
         """`history` of the other saver."""
         return self.inner.history(thread_id, namespace, **options)
+
+    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> builtins.list[Ancestor]:
+        """`lineage` of the other saver."""
+        return self.inner.lineage(thread_id, namespace, checkpoint_id)
 
     def list(self, config: Mapping[str, Any] | None = None, **options: Any) -> Iterator[CheckpointTuple]:
         """`list` of the other saver."""
