@@ -152,19 +152,18 @@ def _first_difference(
 
     `whole`: the paths are whole lineages, and a copy at their beginning stands for a parent that is not stored.
     """
-    places = [
-        [place for place, ancestor in enumerate(path) if ancestor.source != "fork" or (whole and place == 0)]
+    steps = [
+        [(place, a) for place, a in enumerate(path, 1) if a.source != "fork" or (whole and place == 1)]
         for path in paths
     ]
     equal = (0, 0)
-    for place_a, place_b in zip_longest(*places):
-        if place_a is None or place_b is None:
-            left = paths[1][place_b] if place_a is None else paths[0][place_a]
-            return left.step, equal
-        a, b = paths[0][place_a], paths[1][place_b]
+    for left, right in zip_longest(*steps):
+        if left is None or right is None:
+            return next(a.step for _, a in filter(None, (left, right))), equal
+        (end_a, a), (end_b, b) = left, right
         if _ran(a) != _ran(b) or any((yield from _contrast(scopes, a, b))):
             return min(a.step, b.step), equal
-        equal = (place_a + 1, place_b + 1)
+        equal = (end_a, end_b)
     return None, (len(paths[0]), len(paths[1]))
 
 

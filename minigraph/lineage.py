@@ -151,8 +151,7 @@ def _look(scope: Scope, ancestor: Ancestor, predicate: Predicate) -> Generator[E
 
 def _truth(said: object) -> bool:
     if hasattr(said, "__await__"):
-        if hasattr(said, "close"):
-            said.close()
+        getattr(said, "close", lambda: None)()  # a coroutine that nobody awaits would warn
         raise TypeError(f"the predicate returned {said!r}: it must be a plain function, not an async one")
     return bool(said)
 
