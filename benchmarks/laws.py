@@ -39,9 +39,9 @@ class Count:
     """
 
     programs: int = 0
-    crowded: int = 0
     held: dict[str, int] = field(default_factory=dict)
     broken: list[tuple[str, int, str]] = field(default_factory=list)
+    crowded: int = 0
 
     def add(self, other: Count) -> None:
         """Adds another count."""
