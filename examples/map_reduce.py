@@ -46,7 +46,7 @@ def add_up(state: State) -> dict[str, int]:
 if __name__ == "__main__":
     graph = (
         StateGraph(State, input_schema=Trip)
-        .add_node(count)
+        .add_node(count, input_schema=Item)
         .add_node(add_up)
         .add_conditional_edges(START, hand_out, ["count"])
         .add_edge("count", "add_up")

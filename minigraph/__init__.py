@@ -21,6 +21,7 @@ from minigraph.types import (
     Send,
     StateSnapshot,
     StateUpdate,
+    StreamPart,
     TimeoutPolicy,
 )
 
@@ -47,6 +48,7 @@ __all__ = [
     "StateGraph",
     "StateSnapshot",
     "StateUpdate",
+    "StreamPart",
     "TimeoutPolicy",
     "add_messages",
     "aonce",

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Self,
+    Unpack,
+    cast,
+    overload,
+)
 
 from minigraph.channels import Channel, copied
 from minigraph.errors import GraphDefinitionError, listing, nearest
-from minigraph.signatures import ContextT, InputT, OutputT, Retry, StateT, Timeout
+from minigraph.signatures import (
+    Breakpoints,
+    ContextT,
+    Function,
+    InputT,
+    NodeFunction,
+    NodeInputT,
+    NodeOptions,
+    OutputT,
+    Retry,
+    RouterFunction,
+    SequenceItem,
+    StateT,
+    Target,
+    Timeout,
+)
 from minigraph.state import ROOT, Schema, View, first_parameter_schema, merge_channels, read_schema
-from minigraph.structure import Callee, Graph, Join, Node, Router, function_name
-from minigraph.types import END, START, CachePolicy, Command, RetryPolicy, Send, TimeoutPolicy
+from minigraph.structure import Callee, Graph, Join, Node, Router, command_targets, function_name, router_targets
+from minigraph.types import END, START, CachePolicy, RetryPolicy, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -21,6 +43,8 @@ if TYPE_CHECKING:
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.compiled import CompiledGraph
+
+    AnyGraph = CompiledGraph[Any, Any, Any, Any]
 
 
 @dataclass(slots=True)
@@ -83,17 +107,46 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     # ------------------------------------------------------------------ nodes
 
+    @overload
     def add_node(
         self,
-        node: str | Callable[..., Any] | CompiledGraph,
-        action: Callable[..., Any] | CompiledGraph | None = None,
+        node: str | Function[NodeInputT, ContextT, object],
+        action: Function[NodeInputT, ContextT, object] | None = None,
+        *,
+        input_schema: type[NodeInputT],
+        **options: Unpack[NodeOptions],
+    ) -> Self: ...
+
+    @overload
+    def add_node(
+        self,
+        node: NodeFunction[StateT, ContextT] | AnyGraph,
+        *,
+        input_schema: None = None,
+        **options: Unpack[NodeOptions],
+    ) -> Self: ...
+
+    @overload
+    def add_node(
+        self,
+        node: str,
+        action: NodeFunction[StateT, ContextT] | AnyGraph,
+        *,
+        input_schema: None = None,
+        **options: Unpack[NodeOptions],
+    ) -> Self: ...
+
+    def add_node(
+        self,
+        node: str | Callable[..., object] | AnyGraph,
+        action: Callable[..., object] | AnyGraph | None = None,
         *,
         defer: bool = False,
         metadata: Mapping[str, Any] | None = None,
         input_schema: Any = None,
         retry_policy: Retry = None,
         cache_policy: CachePolicy | None = None,
-        error_handler: Callable[..., Any] | None = None,
+        error_handler: Callable[..., object] | None = None,
         destinations: Mapping[str, str] | Sequence[str] | None = None,
         timeout: Timeout = None,
     ) -> Self:
@@ -135,14 +188,14 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         *,
         retry_policy: Retry = None,
         cache_policy: CachePolicy | None = None,
-        error_handler: Callable[..., Any] | None = None,
+        error_handler: Callable[..., object] | None = None,
         timeout: Timeout = None,
     ) -> Self:
         """Sets what nodes get that do not say otherwise. A default time-out applies to async nodes only."""
         self._defaults = _Defaults(retry_policy, cache_policy, error_handler, timeout)
         return self
 
-    def add_sequence(self, nodes: Sequence[Callable[..., Any] | tuple[str, Callable[..., Any]]]) -> Self:
+    def add_sequence(self, nodes: Sequence[SequenceItem[StateT, ContextT]]) -> Self:
         """Adds nodes and an edge from each to the next. Raises GraphDefinitionError for an empty sequence."""
         if not nodes:
             raise GraphDefinitionError("add_sequence([]): a sequence needs at least one node")
@@ -186,6 +239,16 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             self._joins.append(join)
         return self
 
+    @overload
+    def add_conditional_edges(
+        self, source: str, path: RouterFunction[ContextT, Target], path_map: Sequence[str] | None = None
+    ) -> Self: ...
+
+    @overload
+    def add_conditional_edges(
+        self, source: str, path: RouterFunction[ContextT, object], path_map: Mapping[Any, str]
+    ) -> Self: ...
+
     def add_conditional_edges(
         self,
         source: str,
@@ -208,12 +271,22 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         schema = first_parameter_schema(path)
         if schema is not None:
             self._declare(schema, f"the input of router {name!r}")
-        routers[name] = _RouterSpec(path, _targets(path, path_map), schema)
+        routers[name] = _RouterSpec(path, router_targets(path, path_map), schema)
         return self
 
     def set_entry_point(self, key: str) -> Self:
         """The same as add_edge(START, key)."""
         return self.add_edge(START, key)
+
+    @overload
+    def set_conditional_entry_point(
+        self, path: RouterFunction[ContextT, Target], path_map: Sequence[str] | None = None
+    ) -> Self: ...
+
+    @overload
+    def set_conditional_entry_point(
+        self, path: RouterFunction[ContextT, object], path_map: Mapping[Any, str]
+    ) -> Self: ...
 
     def set_conditional_entry_point(
         self, path: Callable[..., Any], path_map: Mapping[Any, str] | Sequence[str] | None = None
@@ -232,8 +305,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         checkpointer: Saver | bool | None = None,
         *,
         cache: Cache | None = None,
-        interrupt_before: Sequence[str] | Literal["*"] | None = None,
-        interrupt_after: Sequence[str] | Literal["*"] | None = None,
+        interrupt_before: Breakpoints = None,
+        interrupt_after: Breakpoints = None,
         executor: Executor | None = None,
         name: str = "graph",
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
@@ -299,7 +372,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             timeout=timeout,
             cache=options["cache_policy"] or defaults.cache_policy,
             handler=Callee.of(handler) if handler is not None else None,
-            destinations=options["destinations"] or _command_targets(spec.action),
+            destinations=options["destinations"] or command_targets(spec.action),
             metadata=options["metadata"],
             child=child,
         )
@@ -350,7 +423,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             for router, spec in routers.items():
                 named += [(target, f"router {router!r} of {source!r}") for target in (spec.targets or {}).values()]
         for name, node in self._nodes.items():
-            targets = node.options["destinations"] or _command_targets(node.action) or ()
+            targets = node.options["destinations"] or command_targets(node.action) or ()
             named += [(target, f"destinations of node {name!r}") for target in targets]
         for name, where in named:
             if name not in known:
@@ -363,33 +436,6 @@ def _is_compiled(action: Any) -> bool:
     from minigraph.compiled import CompiledGraph
 
     return isinstance(action, CompiledGraph)
-
-
-def _targets(path: Callable[..., Any], path_map: Mapping[Any, str] | Sequence[str] | None) -> dict[Any, str] | None:
-    if isinstance(path_map, Mapping):
-        return dict(path_map)
-    if path_map is not None:
-        return {name: name for name in path_map}
-    hint = _return_hint(path)
-    if get_origin(hint) is Literal:
-        return {name: name for name in get_args(hint)}
-    return None
-
-
-def _command_targets(action: Any) -> tuple[str, ...] | None:
-    """The node names in a `-> Command[Literal["a", "b"]]` annotation."""
-    hint = _return_hint(action)
-    if get_origin(hint) is Command and (args := get_args(hint)) and get_origin(args[0]) is Literal:
-        return tuple(name for name in get_args(args[0]))
-    return None
-
-
-def _return_hint(function: Any) -> Any:
-    target = function if inspect.isroutine(function) else type(function).__call__
-    try:
-        return get_type_hints(target).get("return")
-    except (NameError, TypeError, AttributeError):
-        return None
 
 
 __all__ = ["END", "START", "Send", "StateGraph"]

@@ -6,7 +6,7 @@ one that reads keys of its own (private state) says so with `add_node(..., input
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypedDict, TypeVar
 
@@ -17,6 +17,7 @@ from minigraph.types import (
     RetryPolicy,
     RunControl,
     RunnableConfig,
+    Send,
     StreamMode,
     TimeoutPolicy,
 )
@@ -98,16 +99,23 @@ class WithRuntimeConfigWriter(Protocol[Read, Context, Given]):
 
 
 Function = (
-    Plain[Read, Given]
-    | WithConfig[Read, Given]
-    | WithWriter[Read, Given]
-    | WithConfigWriter[Read, Given]
-    | WithRuntime[Read, Context, Given]
+    WithRuntime[Read, Context, Given]
     | WithRuntimeConfig[Read, Context, Given]
     | WithRuntimeWriter[Read, Context, Given]
     | WithRuntimeConfigWriter[Read, Context, Given]
+    | Plain[Read, Given]
+    | WithConfig[Read, Given]
+    | WithWriter[Read, Given]
+    | WithConfigWriter[Read, Given]
 )
 """A function of the state that may ask for `config`, `writer` and `runtime` by name."""
+NodeFunction = Function[NodeInputT, Context, object] | Function[dict[str, Any], Context, object]
+"""A node without an input schema: it reads the state, fewer keys of it or a dict."""
+SequenceItem = NodeFunction[NodeInputT, Context] | tuple[str, NodeFunction[NodeInputT, Context]]
+Targets = str | Send | Sequence[str | Send]
+Target = Targets | Awaitable[Targets]
+RouterFunction = Function[Any, Context, Given]
+"""A router: it may read what the node before it read, so its state can be any."""
 
 
 class RunOptions(TypedDict, Generic[AnyContextT], total=False):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from minigraph.channels import Channel
 from minigraph.errors import GraphDefinitionError, InvalidUpdateError, RoutingTypeError, UnknownTargetError, nearest
@@ -180,3 +180,33 @@ def is_coroutine_function(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004  # the method itself is wanted, not whether there is one
     )
+
+
+def router_targets(
+    path: Callable[..., Any], path_map: Mapping[Any, str] | Sequence[str] | None
+) -> dict[Any, str] | None:
+    """What a router may answer, mapped to node names: by its path_map or a `-> Literal["a", "b"]` annotation."""
+    if isinstance(path_map, Mapping):
+        return dict(path_map)
+    if path_map is not None:
+        return {name: name for name in path_map}
+    hint = _return_hint(path)
+    if get_origin(hint) is Literal:
+        return {name: name for name in get_args(hint)}
+    return None
+
+
+def command_targets(action: Any) -> tuple[str, ...] | None:
+    """The node names in a `-> Command[Literal["a", "b"]]` annotation."""
+    hint = _return_hint(action)
+    if get_origin(hint) is Command and (args := get_args(hint)) and get_origin(args[0]) is Literal:
+        return tuple(name for name in get_args(args[0]))
+    return None
+
+
+def _return_hint(function: Any) -> Any:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return get_type_hints(target).get("return")
+    except (NameError, TypeError, AttributeError):
+        return None

@@ -33,7 +33,7 @@ def fail(state: Any) -> None:
     raise KeyError("lost")
 
 
-def square(x: int) -> dict[str, list[int]]:
+def square(x: Any) -> dict[str, list[int]]:
     return {"log": [x * x]}
 
 
