@@ -315,7 +315,7 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
     # ---------------------------------------------------------------- in words
 
     def resume(
-        self, config: Mapping[str, Any], answer: Any = UNSET, **options: Unpack[ResumeOptions[AnyContextT]]
+        self, config: Mapping[str, Any], answer: object = UNSET, **options: Unpack[ResumeOptions[AnyContextT]]
     ) -> Any:
         """Goes on at the thread's head: after a pause with an answer, after a failure or a breakpoint without one.
 
@@ -324,7 +324,7 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
         return cast(Any, self.invoke)(None if answer is UNSET else Command(resume=answer), at_head(config), **options)
 
     async def aresume(
-        self, config: Mapping[str, Any], answer: Any = UNSET, **options: Unpack[ResumeOptions[AnyContextT]]
+        self, config: Mapping[str, Any], answer: object = UNSET, **options: Unpack[ResumeOptions[AnyContextT]]
     ) -> Any:
         """The same as `resume`."""
         return await cast(Any, self.ainvoke)(

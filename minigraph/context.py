@@ -185,7 +185,7 @@ def current(what: str) -> TaskContext:
     return context
 
 
-def interrupt(value: Any) -> Any:
+def interrupt(value: object) -> Any:
     """Pauses the run to ask `value` of whoever called it; returns the answer once there is one.
 
     The node runs again from its first line when the answer comes, and its questions are matched by call order.

@@ -71,7 +71,7 @@ class Threads:
             yield shot
 
     def update_state(
-        self, config: Mapping[str, Any], values: Any, as_node: str | None = None, task_id: str | None = None
+        self, config: Mapping[str, Any], values: object, as_node: str | None = None, task_id: str | None = None
     ) -> dict[str, Any]:
         """Edits the thread as if `as_node` (default: the node that ran last) had returned `values`.
 
@@ -81,7 +81,7 @@ class Threads:
         return self.bulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
 
     async def aupdate_state(
-        self, config: Mapping[str, Any], values: Any, as_node: str | None = None, task_id: str | None = None
+        self, config: Mapping[str, Any], values: object, as_node: str | None = None, task_id: str | None = None
     ) -> dict[str, Any]:
         """The same as `update_state`."""
         return await self.abulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
@@ -98,7 +98,7 @@ class Threads:
         """The same as `bulk_update_state`."""
         return await self._adrive(config, lambda scope, at: snapshots.update(scope, at, supersteps))
 
-    def fork(self, config: Mapping[str, Any], values: Any = None, as_node: str | None = None) -> dict[str, Any]:
+    def fork(self, config: Mapping[str, Any], values: object = None, as_node: str | None = None) -> dict[str, Any]:
         """Makes a branch at the checkpoint in the config, edited where `values` are given; returns the branch's config.
 
         The branch is the thread's head from now on; go on with `resume(config)`.
@@ -106,7 +106,9 @@ class Threads:
         as_node = "__copy__" if values is None and as_node is None else as_node
         return self.update_state(at_checkpoint(config), values, as_node)
 
-    async def afork(self, config: Mapping[str, Any], values: Any = None, as_node: str | None = None) -> dict[str, Any]:
+    async def afork(
+        self, config: Mapping[str, Any], values: object = None, as_node: str | None = None
+    ) -> dict[str, Any]:
         """The same as `fork`."""
         as_node = "__copy__" if values is None and as_node is None else as_node
         return await self.aupdate_state(at_checkpoint(config), values, as_node)

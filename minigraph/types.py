@@ -199,8 +199,8 @@ class RunnableConfig(TypedDict, total=False):
     metadata: dict[str, Any]
     tags: list[str]
     run_name: str
-    run_id: Any
-    callbacks: Any
+    run_id: object
+    callbacks: object
 
 
 class StreamPart(TypedDict):

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -34,13 +33,8 @@ def refused(checker: str) -> frozenset[tuple[Path, int]]:
         printed = output("mypy", "--output=json", str(RIGHT), str(WRONG))
         found = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
         return frozenset((ROOT / e["file"], e["line"]) for e in found if e["severity"] == "error")
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"include": [str(RIGHT), str(WRONG)], "extraPaths": [str(ROOT)], "pythonVersion": "3.11"}
-        project = Path(folder) / "pyrightconfig.json"
-        project.write_text(json.dumps(settings | {"typeCheckingMode": "standard"}), encoding="utf-8")
-        report = json.loads(
-            output("pyright", "--outputjson", f"--pythonpath={sys.executable}", "--project", str(project))
-        )
+    settings = str(RIGHT.with_name("pyrightconfig.json"))
+    report = json.loads(output("pyright", "--outputjson", "--pythonpath", sys.executable, "--project", settings))
     return frozenset(
         (Path(e["file"]), e["range"]["start"]["line"] + 1)
         for e in report["generalDiagnostics"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from minigraph.channels import Channel
 from minigraph.compiled import CompiledGraph
@@ -36,6 +36,7 @@ class Seen:
     own: int
 
 
+CompiledT = TypeVar("CompiledT", bound=CompiledGraph)
 Watch = Callable[[Seen], Callable[[], None]]
 """Called before a node, router or error handler; what it returns is called when that has returned."""
 
@@ -44,14 +45,14 @@ class Found(AssertionError):
     """What a watcher raises. It reaches the caller: nothing is tried again for it and no error handler sees it."""
 
 
-def around_tasks(graph: CompiledGraph, wrap: Callable[[RunTask], RunTask]) -> CompiledGraph:
+def around_tasks(graph: CompiledT, wrap: Callable[[RunTask], RunTask]) -> CompiledT:
     """A copy of a graph whose tasks, and those of its child graphs, are run by what `wrap` makes of running a task."""
     made = copy.copy(graph)
     made.run_task = wrap(graph.run_task or work)
     return made
 
 
-def with_channels(graph: CompiledGraph, change: Callable[[str, Channel], Channel]) -> CompiledGraph:
+def with_channels(graph: CompiledT, change: Callable[[str, Channel], Channel]) -> CompiledT:
     """A copy of a graph with other rules for its keys, and for those of child graphs that are its nodes."""
     made = copy.copy(graph)
     made.graph = dataclasses.replace(
@@ -69,7 +70,7 @@ def _with_channels(node: Node, change: Callable[[str, Channel], Channel]) -> Nod
     return dataclasses.replace(node, child=child, callee=Callee(child.as_node, (), False, child.aas_node))
 
 
-def watched(graph: CompiledGraph, watch: Watch) -> CompiledGraph:
+def watched(graph: CompiledT, watch: Watch) -> CompiledT:
     """A copy of a graph whose nodes, routers and error handlers are watched; those of child graphs too."""
 
     def wrap(run_task: RunTask) -> RunTask:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from minigraph.channels import Channel, Reduced
-from minigraph.compiled import CompiledGraph
-from minigraph.testing.instrument import Found, Seen, watched, with_channels
+from minigraph.testing.instrument import CompiledT, Found, Seen, watched, with_channels
 
 
 class MutationError(Found):
@@ -24,7 +23,7 @@ class MutationError(Found):
         self.where, self.path = where, path
 
 
-def detect_mutation(graph: CompiledGraph) -> CompiledGraph:
+def detect_mutation(graph: CompiledT) -> CompiledT:
     """A copy of a graph that raises MutationError as soon as a node, router or reducer edits shared values in place.
 
     A node's own shallow copies (the lists, dicts and sets right in its state) may be edited freely: nobody else sees

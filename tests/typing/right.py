@@ -30,6 +30,7 @@ from minigraph.checkpoint.base import Saver
 from minigraph.checkpoint.memory import InMemorySaver
 from minigraph.context import StreamWriter
 from minigraph.errors import NodeError
+from minigraph.testing import detect_mutation
 
 
 class Order(TypedDict):
@@ -211,6 +212,10 @@ def inner_and_outer(graph: CompiledGraph[State, User, Order, Total]) -> None:
     any_graph(graph)
     StateGraph(State).add_node("child", graph).add_node(graph).add_edge(START, "child").compile(InMemorySaver())
     StateGraph(State, User).add_node(later).compile(checkpointer=True)
+
+
+def testing(graph: CompiledGraph[State, User, Order, Total]) -> None:
+    assert_type(detect_mutation(graph), CompiledGraph[State, User, Order, Total])
 
 
 # ------------------------------------------------------------- kinds of schema

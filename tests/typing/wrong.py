@@ -22,6 +22,7 @@ from minigraph import (
 )
 from minigraph.checkpoint.memory import InMemorySaver
 from minigraph.checkpoint.sqlite import SqliteSaver
+from minigraph.testing import detect_mutation
 
 
 class State(TypedDict):
@@ -214,6 +215,8 @@ StateGraph(State).compile().invoke({"log": []})  # error
 StateGraph(State).compile().invoke({"log": [], "total": 1}, context=User("Ann"))  # error
 for chunk in graph.astream({"log": []}):  # error
     print(chunk)
+
+detect_mutation(builder)  # error
 
 # --------------------------------------------------------------------- values
 
