@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
+import msgspec
 import pytest
 
-from minigraph import START, CompiledGraph, StateGraph, interrupt, once
+from minigraph import START, CompiledGraph, StateGraph, aonce, interrupt, once
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
 from minigraph.errors import UnknownOutcomeError
-from minigraph.records import Finished, Recorded, Write
-from minigraph.testing import CrashLawError, build, crash_everywhere, draw_program, minigraph_engine
+from minigraph.records import Checkpoint, Finished, NewCheckpoint, Recorded, Write
+from minigraph.testing import CrashLawError, CrashReport, build, crash_everywhere, draw_program, minigraph_engine
 from minigraph.testing.building import Flaky
-from minigraph.testing.crash import CrashingSaver
+from minigraph.testing.crashing import Crash, CrashingSaver, PassingSaver
 from minigraph.testing.programs import Input, Program, answer_to, input_of
 from minigraph.testing.traces import run
+
+Mode = Literal["sync", "async"]
 
 
 class State(TypedDict, total=False):
     log: Annotated[list[Any], operator.add]
 
 
-def sweep(program: Program, limit: int | None = None, saver: Any = InMemorySaver) -> int:
+def sweep(program: Program, limit: int | None = None, saver: Any = InMemorySaver, mode: Mode = "sync") -> int:
     """How many crashes a random program was put through."""
     plain = replace(program, before=(), after=())
     report = crash_everywhere(
@@ -35,6 +39,7 @@ def sweep(program: Program, limit: int | None = None, saver: Any = InMemorySaver
         make_saver=saver,
         failures=Flaky,
         limit=limit,
+        mode=mode,
     )
     return report.crashes
 
@@ -98,7 +103,7 @@ def test_answers_in_every_form(answers: Any) -> None:
     assert report.crashes >= 2 * report.writes - 2
 
 
-class Forgetful(CrashingSaver):
+class Forgetful(PassingSaver):
     """Does not store that a task has finished."""
 
     def put(self, write: Write) -> int:
@@ -188,7 +193,7 @@ def test_with_on_unknown_every_crash_ends_like_the_run_without_it() -> None:
     assert len(calls) == 14
 
 
-class Repeating(CrashingSaver):
+class Repeating(PassingSaver):
     """Forgets once() calls, or never knew of their start."""
 
     def __init__(self, *, knows: bool) -> None:
@@ -222,3 +227,191 @@ def test_an_outcome_that_is_unknown_without_a_crash_is_an_error() -> None:
 
     with pytest.raises(UnknownOutcomeError, match="IndexError: pop from empty list"):
         crash_everywhere(graph, {"log": []}, failures=IndexError)
+
+
+# ------------------------------------------------------------------------- async nodes
+
+
+def travelling(sent: list[str], **options: Any) -> Any:
+    """A graph of async nodes: one that mails once and then asks, beside a child graph that asks as well."""
+
+    async def send_mail(address: str) -> str:
+        await asyncio.sleep(0)
+        sent.append(address)
+        return f"sent to {address}"
+
+    async def mail(state: Any) -> dict[str, Any]:
+        return {"log": [await aonce("mail", send_mail, "ann", **options), interrupt("How many?")]}
+
+    async def ask(state: Any) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"log": [("child", interrupt("Where?"))]}
+
+    async def tell(state: Any) -> dict[str, Any]:
+        return {"log": [len(state["log"])]}
+
+    def graph(saver: Saver) -> CompiledGraph:
+        child: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+        child.add_node("ask", ask).add_node("tell", tell).add_edge(START, "ask").add_edge("ask", "tell")
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+        builder.add_node("mail", mail).add_node("child", child.compile()).add_node("tell", tell)
+        builder.add_edge(START, "mail").add_edge(START, "child").add_edge(["mail", "child"], "tell")
+        return builder.compile(saver)
+
+    return graph
+
+
+TRIP = {"How many?": 2, "Where?": "Rome"}
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("memory", None), ("sqlite", 16)])
+def test_async_nodes_children_questions_and_calls_survive_every_crash(
+    tmp_path: Path, kind: str, limit: int | None
+) -> None:
+    numbers = iter(range(1_000))
+
+    def saver() -> Saver:
+        return InMemorySaver() if kind == "memory" else SqliteSaver(tmp_path / f"{next(numbers)}.db")
+
+    def swept(**options: Any) -> CrashReport:
+        graph = travelling(sent, **options)
+        return crash_everywhere(graph, {"log": []}, answers=TRIP, make_saver=saver, limit=limit, mode="async")
+
+    sent: list[str] = []
+    report = swept()
+    assert report.writes >= 10
+    assert report.crashes >= (limit or 2 * report.writes) - 4  # siblings may share a write by chance
+    assert {what.partition(": ")[2] for what in report.unknown} == {"node 'mail', once('mail', ...)"}
+    assert sent == ["ann"] * len(sent)
+    assert swept(on_unknown=not_sent).unknown == ()
+
+
+async def not_sent(address: str) -> str:
+    return f"sent to {address}"
+
+
+def test_sync_mode_says_that_a_node_is_async() -> None:
+    with pytest.raises(TypeError, match="run the graph with ainvoke or astream"):
+        crash_everywhere(travelling([]), {"log": []}, answers=TRIP)
+
+
+def test_random_programs_survive_every_crash_of_an_async_run() -> None:
+    crashes = sum(sweep(program, limit=8, mode="async") for program in terminating(12, start=300, size=5))
+    assert crashes > 60
+
+
+class Twins(PassingSaver):
+    """Has an `aput` and an `arecord_start` of its own, which may be wrong while the sync methods are right."""
+
+    def __init__(self, inner: Saver, *, keeps_results: bool = True, keeps_starts: bool = True) -> None:
+        super().__init__(inner)
+        self.keeps_results, self.keeps_starts = keeps_results, keeps_starts
+        self.awaited = 0
+
+    async def aput(self, write: Write) -> int:
+        self.awaited += 1
+        await asyncio.sleep(0)
+        kept = tuple(pair for pair in write.results if self.keeps_results or not isinstance(pair[1], Finished))
+        return self.inner.put(msgspec.structs.replace(write, results=kept))
+
+    async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        if self.keeps_starts:
+            return self.inner.record_start(thread_id, namespace, task_id, recorded)
+        return None
+
+
+def three(saver: Saver) -> CompiledGraph:
+    """Three nodes at once, of which one asks, and one after them."""
+
+    async def quick(state: Any) -> dict[str, Any]:
+        return {"log": ["quick"]}
+
+    async def slow(state: Any) -> dict[str, Any]:
+        await asyncio.sleep(0.001)
+        return {"log": ["slow"]}
+
+    async def ask(state: Any) -> dict[str, Any]:
+        return {"log": [interrupt("?")]}
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    builder.add_node("quick", quick).add_node("slow", slow).add_node("ask", ask).add_node("last", quick)
+    for name in ("quick", "slow", "ask"):
+        builder.add_edge(START, name)
+    return builder.add_edge(["quick", "slow", "ask"], "last").compile(saver)
+
+
+def test_the_savers_own_async_methods_are_driven_and_their_bugs_noticed() -> None:
+    made: list[Twins] = []
+
+    def saver(**wrong: bool) -> Any:
+        def make() -> Saver:
+            made.append(Twins(InMemorySaver(), **wrong))
+            return made[-1]
+
+        return make
+
+    right = crash_everywhere(three, {"log": []}, answers=[1], make_saver=saver(), mode="async")
+    assert made[0].awaited == right.writes
+    with pytest.raises(CrashLawError, match="ran again, though the end of its task") as caught:
+        crash_everywhere(three, {"log": []}, answers=[1], make_saver=saver(keeps_results=False), mode="async")
+    assert caught.value.ran_again
+    with pytest.raises(CrashLawError, match=r"once\('mail', ...\) of task \w+ began again"):
+        crash_everywhere(travelling([]), {"log": []}, answers=TRIP, make_saver=saver(keeps_starts=False), mode="async")
+    crash_everywhere(mailing([]), {"log": []}, answers=[1], make_saver=saver(keeps_results=False, keeps_starts=False))
+
+
+def test_an_async_node_that_depends_on_the_past_is_noticed() -> None:
+    calls: list[int] = []
+
+    async def count(state: Any) -> dict[str, Any]:
+        calls.append(1)
+        return {"log": [len(calls)]}
+
+    def graph(saver: Saver) -> CompiledGraph:
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+        return builder.add_node("count", count).add_edge(START, "count").compile(saver)
+
+    with pytest.raises(CrashLawError, match="before write 1 of"):
+        crash_everywhere(graph, {"log": []}, mode="async")
+
+
+def test_writes_under_way_when_the_process_dies_are_noted_and_their_caller_dies() -> None:
+    async def both() -> list[Any]:
+        saver = CrashingSaver(Twins(InMemorySaver()), 1, "after")
+        new = [NewCheckpoint(Checkpoint(name, None, 0, "input", "", {}), None) for name in ("a", "b")]
+        done = [(("a", Finished("t1", "n")),), (("b", Finished("t2", "n")),)]
+        writes = [Write("t", name, 0, (point,), result) for name, point, result in zip("ab", new, done, strict=True)]
+        found = await asyncio.gather(*map(saver.aput, writes), return_exceptions=True)
+        assert saver.finished == {("t", "t1"), ("t", "t2")}
+        with pytest.raises(Crash):
+            await saver.aput(writes[0])
+        return [*map(type, found), *saver.namespaces("t")]
+
+    assert asyncio.run(both()) == [Crash, Crash, "a", "b"]
+
+
+def test_a_write_that_is_cancelled_is_noted() -> None:
+    async def cancelled() -> CrashingSaver:
+        saver = CrashingSaver(Twins(InMemorySaver()))
+        new = NewCheckpoint(Checkpoint("a", None, 0, "input", "", {}), None)
+        task = asyncio.ensure_future(saver.aput(Write("t", "", 0, (new,), (("a", Finished("t1", "n")),))))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return saver
+
+    saver = asyncio.run(cancelled())
+    assert saver.finished == {("t", "t1")}
+    assert saver.get("t", "") is not None
+
+
+def test_wrong_modes_and_running_loops_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"crash_everywhere\(mode='asynchronous'\): the modes are"):
+        crash_everywhere(asking, {"log": []}, mode="asynchronous")  # type: ignore[arg-type]
+
+    async def inside() -> None:
+        crash_everywhere(asking, {"log": []}, mode="async")
+
+    with pytest.raises(RuntimeError, match="call it from a plain function"):
+        asyncio.run(inside())

@@ -40,7 +40,7 @@ from minigraph.testing import (
     thread_machine,
 )
 from minigraph.testing.building import Flaky
-from minigraph.testing.crash import CrashingSaver
+from minigraph.testing.crashing import PassingSaver
 from minigraph.testing.strategies import inputs_for
 
 
@@ -225,7 +225,7 @@ def test_the_desk_keeps_every_law() -> None:
 # ---------------------------------------------------------------- seeded bugs
 
 
-class Dropping(CrashingSaver):
+class Dropping(PassingSaver):
     """Drops the results of tasks that finished while others still waited."""
 
     def put(self, write: Write) -> int:
@@ -233,7 +233,7 @@ class Dropping(CrashingSaver):
         return self.inner.put(msgspec.structs.replace(write, results=kept))
 
 
-class EditingParents(CrashingSaver):
+class EditingParents(PassingSaver):
     """Writes a mark into the parent of every branch, in place."""
 
     marked: frozenset[str | None] = frozenset()
@@ -251,7 +251,7 @@ class EditingParents(CrashingSaver):
             yield stored
 
 
-class GoingBack(CrashingSaver):
+class GoingBack(PassingSaver):
     """Says that the head of a longer thread is the checkpoint before it."""
 
     def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
@@ -261,7 +261,7 @@ class GoingBack(CrashingSaver):
         return self.inner.get(thread_id, namespace, found.checkpoint.parent_id)
 
 
-class Reordering(CrashingSaver):
+class Reordering(PassingSaver):
     """Lists a branch before what it was made after."""
 
     def history(self, thread_id: str, namespace: str, **options: Any) -> Iterator[Stored]:
@@ -347,7 +347,7 @@ def test_an_edit_that_loses_finished_siblings_is_found(monkeypatch: pytest.Monke
 
 
 def test_savers_that_differ_are_found() -> None:
-    class Late(CrashingSaver):
+    class Late(PassingSaver):
         def history(self, thread_id: str, namespace: str, **options: Any) -> Iterator[Stored]:
             yield from list(self.inner.history(thread_id, namespace, **options))[:4]
 

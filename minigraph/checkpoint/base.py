@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from minigraph.records import Ancestor, Checkpoint, Recorded, Stored, Write
@@ -195,7 +195,14 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Runs a function in a worker thread. A cancellation is passed on once the function has ended, not before."""
     import asyncio
 
-    task = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    return await to_its_end(asyncio.to_thread(function, *args, **kwargs))
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Waits for something that must not be left half done: a cancellation is passed on once it has ended."""
+    import asyncio
+
+    task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import builtins
+import asyncio
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from minigraph.calls import JoinNeverFiredWarning
-from minigraph.checkpoint.base import CheckpointTuple, Saver
+from minigraph.checkpoint.base import Saver
 from minigraph.checkpoint.memory import InMemorySaver
 from minigraph.compiled import CompiledGraph
 from minigraph.errors import UnknownOutcomeError
-from minigraph.records import Ancestor, Finished, Recorded, Stored, Write
+from minigraph.testing.crashing import Crash, CrashingSaver
 from minigraph.testing.instrument import Seen, watched
 from minigraph.types import Command, Interrupt, StateSnapshot
 
 Answers = Mapping[Any, Any] | Sequence[Any] | Callable[[Interrupt], Any]
 GraphBuilder = Callable[[Saver], CompiledGraph]
-
-
-class Crash(BaseException):
-    """The process is gone: nothing after this is stored."""
 
 
 class CrashLawError(AssertionError):
@@ -49,107 +45,6 @@ class CrashReport:
     unknown: tuple[str, ...] = ()
 
 
-class CrashingSaver(Saver):
-    """A saver that passes everything on to another and dies at write number `at` (from 1): before or after it."""
-
-    def __init__(self, inner: Saver, at: int | None = None, side: Literal["before", "after"] = "before") -> None:
-        self.inner, self.at, self.side = inner, at, side
-        self.writes = 0
-        self.dead = False
-        self.finished: set[tuple[str, str]] = set()
-        """The tasks whose end is stored, by thread and id; one that failed when its step was merged is none of them."""
-        self.began: dict[tuple[str, str, str], bool] = {}
-        """The once() calls whose start is stored, by namespace, task and key, and whether their end is."""
-        self.began_again: list[str] = []
-
-    def put(self, write: Write) -> int:
-        """`put` of the other saver, unless this is where the process dies."""
-        revision = cast(int, self._written(lambda: self.inner.put(write)))
-        last = {result.task_id: isinstance(result, Finished) for _, result in write.results}
-        last |= {task_id: False for _, task_id in write.removed}
-        self.finished -= {(write.thread_id, task_id) for task_id in last}
-        self.finished |= {(write.thread_id, task_id) for task_id, finished in last.items() if finished}
-        self._die("after")
-        return revision
-
-    def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
-        """`record_start` of the other saver; it counts as a write."""
-        found = self._written(lambda: self.inner.record_start(thread_id, namespace, task_id, recorded))
-        if found is None:
-            place = (namespace, task_id, recorded.key)
-            if place in self.began:
-                self.began_again.append(f"once({recorded.key!r}, ...) of task {task_id} began again")
-            self.began[place] = False
-        self._die("after")
-        return cast(Recorded | None, found)
-
-    def record(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
-        """`record` of the other saver; it counts as a write."""
-        self._written(lambda: self.inner.record(thread_id, namespace, task_id, recorded))
-        self.began[namespace, task_id, recorded.key] = recorded.done
-        self._die("after")
-
-    def remove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
-        """`remove_record` of the other saver; it counts as a write."""
-        self._written(lambda: self.inner.remove_record(thread_id, namespace, task_id, key))
-        self.began.pop((namespace, task_id, key), None)
-        self._die("after")
-
-    def _written(self, store: Callable[[], Any]) -> Any:
-        if self.dead:
-            raise Crash
-        self.writes += 1
-        self._die("before")
-        return store()
-
-    def _die(self, side: str) -> None:
-        if self.writes == self.at and self.side == side:
-            self.dead = True
-            raise Crash
-
-    def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
-        """`get` of the other saver."""
-        return self.inner.get(thread_id, namespace, checkpoint_id)
-
-    def history(self, thread_id: str, namespace: str, **options: Any) -> Iterator[Stored]:
-        """`history` of the other saver."""
-        return self.inner.history(thread_id, namespace, **options)
-
-    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> builtins.list[Ancestor]:
-        """`lineage` of the other saver."""
-        return self.inner.lineage(thread_id, namespace, checkpoint_id)
-
-    def list(self, config: Mapping[str, Any] | None = None, **options: Any) -> Iterator[CheckpointTuple]:
-        """`list` of the other saver."""
-        return self.inner.list(config, **options)
-
-    def namespaces(self, thread_id: str) -> builtins.list[str]:
-        """`namespaces` of the other saver."""
-        return self.inner.namespaces(thread_id)
-
-    def delete_thread(self, thread_id: str) -> None:
-        """`delete_thread` of the other saver."""
-        self.inner.delete_thread(thread_id)
-        self.finished = {pair for pair in self.finished if pair[0] != thread_id}
-
-    def copy_thread(self, source: str, target: str) -> None:
-        """`copy_thread` of the other saver."""
-        self.inner.copy_thread(source, target)
-        self.finished |= {(target, task_id) for thread_id, task_id in self.finished if thread_id == source}
-
-    def prune(self, thread_id: str, *, keep: int) -> None:
-        """`prune` of the other saver."""
-        self.inner.prune(thread_id, keep=keep)
-
-    def recorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
-        """`recorded` of the other saver."""
-        return self.inner.recorded(thread_id, namespace, task_id)
-
-    def register(self, *types: type, name: str | None = None) -> None:
-        """`register` of the other saver."""
-        self.inner.register(*types, name=name)
-
-
 def crash_everywhere(
     graph_builder: GraphBuilder,
     input: Any,
@@ -159,6 +54,7 @@ def crash_everywhere(
     failures: type[Exception] | tuple[type[Exception], ...] = (),
     rounds: int = 50,
     limit: int | None = None,
+    mode: Literal["sync", "async"] = "sync",
 ) -> CrashReport:
     """Runs a graph to its end, then again with a crash before and after every single write, and compares.
 
@@ -166,11 +62,16 @@ def crash_everywhere(
     would). `answers` answers its questions: by question value, in order of asking, or by a function of the
     Interrupt. `failures` are exceptions that nodes raise and that going on is the remedy for. `limit` takes that many
     crash points, spread evenly, where there are more. A crash between the start of a once() call and its record ends
-    with UnknownOutcomeError, unless the graph says what to do then; the report names it. Raises CrashLawError where
-    the end, or the states or results on the way, differ from the run without a crash, where a task ran again whose end
-    was stored, and where a once() call began again.
+    with UnknownOutcomeError, unless the graph says what to do then; the report names it. `mode="async"` is for graphs
+    with async nodes: it runs `ainvoke`, each call in an event loop of its own, and what is stopped are the saver's
+    async methods.
+
+    Raises CrashLawError where the end, or the states or results on the way, differ from the run without a crash, where
+    a task ran again whose end was stored, and where a once() call began again; ValueError for another mode, and
+    RuntimeError for `mode="async"` inside of a running event loop.
     """
-    driver = _Driver(graph_builder, input, answers, failures, rounds)
+    _check_mode(mode)
+    driver = _Driver(graph_builder, input, answers, failures, rounds, mode)
     saver = CrashingSaver(make_saver())
     wanted = driver.to_the_end(saver, saver, "nowhere")
     if isinstance(wanted, UnknownOutcomeError):
@@ -195,6 +96,21 @@ def crash_everywhere(
     return CrashReport(saver.writes, crashes, tuple(unknown))
 
 
+def _check_mode(mode: str) -> None:
+    if mode not in ("sync", "async"):
+        raise ValueError(f'crash_everywhere(mode={mode!r}): the modes are "sync" and "async"')
+    if mode == "sync":
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        'crash_everywhere(mode="async") runs each call in an event loop of its own and was called inside of one; call'
+        " it from a plain function (def, not async def)"
+    )
+
+
 Ending = list[tuple[str, int, Any, tuple[str, ...], list[tuple[str, Any]]]]
 """The history: of each checkpoint its source, step, state, what is due, and the results stored for it."""
 
@@ -207,9 +123,10 @@ class _Driver:
         answers: Answers,
         failures: type[Exception] | tuple[type[Exception], ...],
         rounds: int,
+        mode: Literal["sync", "async"],
     ) -> None:
         self.graph_builder, self.given, self.answers = graph_builder, given, answers
-        self.failures, self.rounds = failures, rounds
+        self.failures, self.rounds, self.mode = failures, rounds, mode
         self.config: dict[str, Any] = {"configurable": {"thread_id": "crash"}}
         self.ran_again: list[str] = []
 
@@ -224,11 +141,11 @@ class _Driver:
             warnings.simplefilter("ignore", JoinNeverFiredWarning)
             for _ in range(self.rounds):
                 try:
-                    state = graph.get_state(self.config)
+                    state = self._state(graph)
                     given = self._next_input(state, asked)
                     if given is _DONE:
-                        return _history(graph, self.config)
-                    graph.invoke(given, self.config)
+                        return self._history(graph)
+                    self._invoke(graph, given)
                     if again := [*self.ran_again, *spare.began_again]:
                         raise CrashLawError(where, again[0], ran_again=True)
                 except Crash:
@@ -242,6 +159,28 @@ class _Driver:
                 except self.failures:
                     continue  # the next call goes on
         raise CrashLawError(where, f"the run was not over after {self.rounds} calls")
+
+    def _state(self, graph: CompiledGraph) -> StateSnapshot:
+        if self.mode == "async":
+            return asyncio.run(graph.aget_state(self.config))
+        return graph.get_state(self.config)
+
+    def _invoke(self, graph: CompiledGraph, given: Any) -> None:
+        if self.mode == "async":
+            asyncio.run(graph.ainvoke(given, self.config))
+        else:
+            graph.invoke(given, self.config)
+
+    def _history(self, graph: CompiledGraph) -> Ending:
+        async def shots() -> list[StateSnapshot]:
+            return [shot async for shot in graph.aget_state_history(self.config)]
+
+        found = asyncio.run(shots()) if self.mode == "async" else graph.get_state_history(self.config)
+        return [
+            (shot.metadata["source"], shot.metadata["step"], shot.values, shot.next, _results(shot))
+            for shot in found
+            if shot.metadata is not None
+        ]
 
     def _graph(self, saver: Saver, watching: CrashingSaver) -> CompiledGraph:
         def watch(seen: Seen) -> Callable[[], None]:
@@ -271,14 +210,6 @@ class _Driver:
 _DONE = object()
 
 
-def _history(graph: CompiledGraph, config: Mapping[str, Any]) -> Ending:
-    return [
-        (shot.metadata["source"], shot.metadata["step"], shot.values, shot.next, _results(shot))
-        for shot in graph.get_state_history(config)
-        if shot.metadata is not None
-    ]
-
-
 def _results(shot: StateSnapshot) -> list[tuple[str, Any]]:
     return [(task.name, task.result) for task in shot.tasks if task.result is not None]
 
@@ -287,3 +218,6 @@ def _difference(wanted: Ending, found: Ending) -> str:
     if wanted[0] != found[0]:
         return f"it ended with {found[0]!r} instead of {wanted[0]!r}"
     return f"it took {len(found)} checkpoints on the way instead of {len(wanted)}, or other ones: {found!r} {wanted!r}"
+
+
+__all__ = ["Answers", "Crash", "CrashLawError", "CrashReport", "CrashingSaver", "GraphBuilder", "crash_everywhere"]

@@ -14,7 +14,8 @@ from minigraph.compiled import CompiledGraph
 from minigraph.errors import GraphRecursionError, InvalidUpdateError, UnknownCheckpointError, UnknownInterruptError
 from minigraph.identifiers import looks_like_answers
 from minigraph.records import Paused, Stored
-from minigraph.testing.crash import Crash, CrashingSaver, GraphBuilder
+from minigraph.testing.crash import GraphBuilder
+from minigraph.testing.crashing import Crash, CrashingSaver
 from minigraph.testing.instrument import Seen, watched
 from minigraph.testing.laws import LawError
 from minigraph.testing.past import Past, check_thread

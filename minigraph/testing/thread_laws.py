@@ -17,7 +17,7 @@ from minigraph.compiled import CompiledGraph
 from minigraph.errors import GraphRecursionError, InvalidUpdateError, ThreadConflictError, UnknownInterruptError
 from minigraph.records import Finished, Stored, Write
 from minigraph.testing.building import build
-from minigraph.testing.crash import CrashingSaver
+from minigraph.testing.crashing import CrashingSaver
 from minigraph.testing.engines import minigraph_engine
 from minigraph.testing.instrument import Seen, watched
 from minigraph.testing.law_error import LawError, demand_same
