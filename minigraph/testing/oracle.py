@@ -96,22 +96,32 @@ def compare(program: Program) -> Comparison:
 
 
 def compare_traces(program: Program) -> tuple[Comparison, Trace | None]:
-    """The comparison, and this engine's trace where there is one to look at."""
+    """The comparison, and this engine's trace where there is one to look at.
+
+    When a node fails, LangGraph drops what its siblings have not finished, so a failing node waits for them. On a
+    loaded machine that wait can be too short: a program that differs is run once more with a longer one.
+    """
     if why := static_reason(program):
         return Comparison("outside", why), None
     ours = _trace(program, minigraph_engine())
     if isinstance(ours, str) and ours.startswith(CrowdedError.__name__):
         return Comparison("outside", "tasks multiply without end"), None
-    theirs = _trace(program, langgraph_engine())
+    found = _compared(_trace(program, langgraph_engine()), ours)
+    if found.outcome == "different":
+        found = _compared(_trace(program, replace(langgraph_engine(), patience=1.0)), ours)
+    return found, ours if found.outcome != "outside" and isinstance(ours, Trace) else None
+
+
+def _compared(theirs: Trace | str, ours: Trace | str) -> Comparison:
     if why := _conflict_in_unfinished_step(theirs, ours):
-        return Comparison("outside", why), None
+        return Comparison("outside", why)
     if isinstance(theirs, str) or isinstance(ours, str):
         detail = "" if theirs == ours else f"LangGraph: {_name(theirs)}; minigraph: {_name(ours)}"
-        return Comparison("different" if detail else "same", detail), None
+        return Comparison("different" if detail else "same", detail)
     if "limit" in (theirs.calls[-1].ended, ours.calls[-1].ended):
-        return Comparison("outside", "the recursion limit is reached"), None
+        return Comparison("outside", "the recursion limit is reached")
     detail = first_difference(theirs, ours)
-    return Comparison("different" if detail else "same", detail), ours
+    return Comparison("different" if detail else "same", detail)
 
 
 def _conflict_in_unfinished_step(theirs: Trace | str, ours: Trace | str) -> str:
