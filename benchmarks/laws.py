@@ -57,6 +57,11 @@ class Count:
         return [f"{self.programs} programs", "", "| Law | held |", "|---|---:|", *table]
 
 
+def drawn(seed: int) -> Program:
+    """The program with this seed; its child graphs may have children of their own."""
+    return draw_program(Random(seed), deep_children=True)
+
+
 def law_named(name: str, seed: int) -> Callable[[Program], None]:
     """A law by name; what it needs besides a program follows from the seed."""
     if name == "any finishing order":
@@ -81,7 +86,7 @@ def counted(seeds: range) -> Count:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in seeds:
-            program = draw_program(Random(seed))
+            program = drawn(seed)
             found.programs += 1
             for name in NAMES:
                 try:
@@ -99,7 +104,7 @@ def resumed(seeds: range, parts: Path | None) -> Count:
     """The same, from the file of this part where there is one."""
     if parts is None:
         return counted(seeds)
-    path = parts / f"{seeds.start}-{seeds.stop}.json"
+    path = parts / f"deep-{seeds.start}-{seeds.stop}.json"
     if path.exists():
         return Count(**json.loads(path.read_text(encoding="utf-8")))
     found = counted(seeds)
@@ -138,7 +143,7 @@ def main() -> int:
     print("\n".join(count.lines()))
     print(f"\nseeds {seeds.start} to {seeds.stop - 1}, {time.monotonic() - began:.0f} s")
     for name, seed, what in count.broken[:5]:
-        program = smaller(draw_program(Random(seed)), lambda p, name=name, seed=seed: breaks(name, seed, p))  # type: ignore[misc]
+        program = smaller(drawn(seed), lambda p, name=name, seed=seed: breaks(name, seed, p))  # type: ignore[misc]
         print(f"\nseed {seed}, {name}: {what}\n  smaller: {program!r}")
     return 1 if count.broken else 0
 

@@ -84,7 +84,7 @@ def within_reason() -> Iterator[None]:
 
 
 @QUICK
-@given(graphs(failing_routers=True), schedules())
+@given(graphs(failing_routers=True, deep_children=True), schedules())
 def test_any_finishing_order_gives_the_same(program: Program, schedule: Schedule) -> None:
     with within_reason():
         laws.any_finishing_order(program, schedule)
@@ -92,14 +92,14 @@ def test_any_finishing_order_gives_the_same(program: Program, schedule: Schedule
 
 @pytest.mark.parametrize("law", laws.PROGRAM_LAWS, ids=lambda law: law.__name__)
 @QUICK
-@given(program=graphs(size=5))
+@given(program=graphs(size=5, deep_children=True))
 def test_law(law: Callable[[Program], None], program: Program) -> None:
     with within_reason():
         law(program)
 
 
 @QUICK
-@given(graphs(size=5, failing_routers=True))
+@given(graphs(size=5, failing_routers=True, deep_children=True))
 def test_a_failing_router_is_asked_again_in_any_order_and_mode(program: Program) -> None:
     with within_reason():
         laws.sync_equals_async(program)
@@ -107,7 +107,7 @@ def test_a_failing_router_is_asked_again_in_any_order_and_mode(program: Program)
 
 
 @settings(QUICK, max_examples=max(EXAMPLES // 4, 5))
-@given(graphs(size=5, failing_routers=True))
+@given(graphs(size=5, failing_routers=True, deep_children=True))
 def test_memory_and_file_give_the_same(program: Program) -> None:
     with within_reason(), SqliteSaver(":memory:") as saver:
         laws.savers_agree(program, saver)
@@ -119,7 +119,7 @@ def test_every_law_on_many_programs(start: int, request: pytest.FixtureRequest) 
     if "slow" not in str(request.config.getoption("markexpr")):
         pytest.skip("a long sweep: -m slow runs it")
     for seed in range(start, start + 100):
-        program = draw_program(Random(seed))
+        program = draw_program(Random(seed), deep_children=True)
         laws.any_finishing_order(program, Schedule((seed, seed // 7, 3, 1, 4, 1, 5), bool(seed % 2)))
         for law in laws.PROGRAM_LAWS:
             law(program)

@@ -38,20 +38,27 @@ _KINDS: tuple[tuple[Kind, int], ...] = (
     ("child", 4),
 )
 _CHILD_KINDS: tuple[tuple[Kind, int], ...] = (("write", 6), ("ask", 2), ("nothing", 1), ("retry", 1))
+_DEEP_KINDS: tuple[tuple[Kind, int], ...] = (*_CHILD_KINDS, ("child", 3), ("call_child", 3))
+_DEPTH = 3
+"""How many levels of child graphs there may be with `deep_children`."""
 _ANSWERS: tuple[Any, ...] = ("yes", None, False, 0, "", [], {}, {"a": 1}, [1, {"b": None}], 7)
 
 
-def draw_program(random: Random, *, size: int = 6, failing_routers: bool = False) -> Program:
+def draw_program(
+    random: Random, *, size: int = 6, failing_routers: bool = False, deep_children: bool = False
+) -> Program:
     """A program drawn from `random`: 2 to `size` nodes, 1 to 4 turns. The same numbers give the same program.
 
-    `failing_routers` adds routers that fail the first time, which LangGraph does not recover from.
+    `failing_routers` adds routers that fail the first time, which LangGraph does not recover from. `deep_children`
+    gives child graphs children of their own, down to the third level.
     """
-    return _Drawing(random, size, failing_routers).program()
+    return _Drawing(random, size, failing_routers, deep_children).program()
 
 
 class _Drawing:
-    def __init__(self, random: Random, size: int, failing_routers: bool) -> None:
+    def __init__(self, random: Random, size: int, failing_routers: bool, deep_children: bool) -> None:
         self.random, self.failing_routers = random, failing_routers
+        self.depth = _DEPTH if deep_children else 1
         self.names = [f"n{i}" for i in range(random.randint(2, size))]
         random.shuffle(self.names)
         self.kinds: dict[str, Kind] = {name: self.weighted(_KINDS) for name in self.names}
@@ -97,7 +104,7 @@ class _Drawing:
             if self.chance(0.7):
                 places = [self.random.choice(places)]
             goto = tuple(SendTo(self.random.choice(places), i) for i in range(self.random.randint(1, 3)))
-        child = self.child(name) if kind in ("child", "call_child") else None
+        child = self.child(name, shared=kind == "child") if kind in ("child", "call_child") else None
         return NodeSpec(name, kind, self.puts(), goto, self.chance(0.18), child)
 
     def puts(self) -> tuple[Put, ...]:
@@ -106,20 +113,28 @@ class _Drawing:
         keys += [k for k in ("plain", "other", "flash") if self.chance(0.04 if self.calm else 0.12)]
         return tuple(Put(key, key in REPLACEABLE and self.chance(0.05)) for key in keys)
 
-    def child(self, name: str) -> Program:
-        shared = self.kinds[name] == "child"
-        keys = ("names",) if shared else ("log", "total", "text")
+    def child(self, name: str, *, shared: bool, depth: int = 1) -> Program:
+        """A child graph for a node: one that shares keys with its parent, or one that the node calls."""
         names = [f"{name}c{i}" for i in range(self.random.randint(1, 3))]
-        kinds: list[Kind] = [self.weighted(_CHILD_KINDS) for _ in names]
+        choices = _DEEP_KINDS if depth < self.depth else _CHILD_KINDS
+        kinds: list[Kind] = [self.weighted(choices) for _ in names]
+        if shared:  # what a function calls hands back keys that a parent of this child must not see twice
+            kinds = ["child" if kind == "call_child" else kind for kind in kinds]
         if set(kinds) == {"nothing"}:
             kinds[0] = "write"  # a child that writes nothing still shows values on LangGraph, and none here
-        nodes = tuple(
-            NodeSpec(n, kind, tuple(Put(k) for k in keys), (), self.chance(0.1))
-            for n, kind in zip(names, kinds, strict=True)
-        )
+        keys = ("names",) if shared else ("log", "total", "text")
+        nodes = tuple(self.child_node(n, kind, keys, depth) for n, kind in zip(names, kinds, strict=True))
+        if "child" in kinds and not shared:
+            keys = (*keys, "names")
         chain = tuple(zip((START, *names), (*names, END), strict=True))
         fan = tuple((START, n) for n in names)
         return Program(nodes, chain if self.chance(0.6) else fan, keys=keys)
+
+    def child_node(self, name: str, kind: Kind, keys: tuple[str, ...], depth: int) -> NodeSpec:
+        puts, defer = tuple(Put(key) for key in keys), self.chance(0.1)
+        if kind not in ("child", "call_child"):
+            return NodeSpec(name, kind, puts, (), defer)
+        return NodeSpec(name, kind, puts, (), defer, self.child(name, shared=kind == "child", depth=depth + 1))
 
     def sendable(self, name: str) -> bool:
         """Whether several Sends to a node behave the same in any order: not if its first call fails."""

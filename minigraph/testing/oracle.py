@@ -229,6 +229,7 @@ def _parts_left_out(program: Program) -> Iterator[Program]:
             replace(node, defer=False),
             *(replace(node, goto=node.goto[:i] + node.goto[i + 1 :]) for i in range(len(node.goto))),
             *(replace(node, puts=node.puts[:i] + node.puts[i + 1 :]) for i in range(len(node.puts))),
+            *(replace(node, child=part) for part in (_parts_left_out(node.child) if node.child else ())),
         ]
         for changed in options:
             if changed != node:

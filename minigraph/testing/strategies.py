@@ -21,14 +21,14 @@ except ImportError as error:
     ) from error
 
 
-def graphs(*, size: int = 6, failing_routers: bool = False) -> SearchStrategy[Program]:
+def graphs(*, size: int = 6, failing_routers: bool = False, deep_children: bool = False) -> SearchStrategy[Program]:
     """Random programs of 2 to `size` nodes: `build(program, minigraph_engine(), saver)` makes them graphs.
 
-    `failing_routers` adds routers that fail the first time they are asked.
+    `failing_routers` adds routers that fail the first time they are asked, `deep_children` children of child graphs.
     """
 
     def drawn(random: Random) -> Program:
-        return draw_program(random, size=size, failing_routers=failing_routers)
+        return draw_program(random, size=size, failing_routers=failing_routers, deep_children=deep_children)
 
     return st.builds(drawn, st.randoms(use_true_random=False))
 
