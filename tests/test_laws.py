@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import os
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph
 from minigraph.channels import EphemeralValue
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
-from minigraph.records import Stored, Write
+from minigraph.records import Ancestor, Recorded, Stored, Write
 from minigraph.testing import (
     ConformanceError,
     LawError,
@@ -43,7 +45,7 @@ from minigraph.testing import (
     schedules,
 )
 from minigraph.testing.building import CrowdedError
-from minigraph.testing.crash import CrashingSaver
+from minigraph.testing.crashing import CrashingSaver, PassingSaver
 from minigraph.testing.programs import Input, NodeSpec, Put, larger, shelve, weave
 from minigraph.testing.traces import async_stream, sync_stream
 
@@ -444,7 +446,7 @@ def test_savers_conform(kind: str, check: str, tmp_path: Path) -> None:
     saver.close()
 
 
-class WithoutRevisions(CrashingSaver):
+class WithoutRevisions(PassingSaver):
     """Takes every write as if nobody else had written."""
 
     def put(self, write: Write) -> int:
@@ -453,7 +455,7 @@ class WithoutRevisions(CrashingSaver):
         return self.inner.put(replace_revision(write, revision))
 
 
-class WithoutResults(CrashingSaver):
+class WithoutResults(PassingSaver):
     """Reads no results."""
 
     def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
@@ -463,7 +465,7 @@ class WithoutResults(CrashingSaver):
         return None if found is None else msgspec.structs.replace(found, results=())
 
 
-class WithTuplesAsLists(CrashingSaver):
+class WithTuplesAsLists(PassingSaver):
     """Reads tuples as lists."""
 
     def history(self, thread_id: str, namespace: str, **options: Any) -> Any:
@@ -490,6 +492,98 @@ def replace_revision(write: Write, revision: int) -> Write:
 def test_savers_that_do_not_conform_are_noticed(kind: Any, check: str) -> None:
     with pytest.raises(ConformanceError, match=check):
         saver_conformance(lambda: kind(InMemorySaver()))
+
+
+def slowly(store: Callable[..., Any], *arguments: Any) -> Any:
+    time.sleep(0.01)
+    return store(*arguments)
+
+
+class WrongTwins(PassingSaver):
+    """Its sync methods are right; one of its own async ones is not."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__(InMemorySaver())
+        self.wrong = wrong
+
+    async def aput(self, write: Write) -> int:
+        if self.wrong == "aput, any revision":
+            head = self.inner.get(write.thread_id, write.namespace)
+            return self.inner.put(replace_revision(write, 0 if head is None else head.revision))
+        if self.wrong == "aput, lost":
+            return write.revision + 1
+        if self.wrong == "aput, left alone":
+            return await asyncio.to_thread(slowly, self.inner.put, write)
+        return await super().aput(write)
+
+    async def aget(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
+        return await super().aget(thread_id, namespace, None if self.wrong == "aget" else checkpoint_id)
+
+    async def ahistory(self, thread_id: str, namespace: str, **options: Any) -> list[Stored]:
+        if self.wrong == "ahistory":
+            options.pop("limit", None)
+        return await super().ahistory(thread_id, namespace, **options)
+
+    async def alineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> list[Ancestor]:
+        found = await super().alineage(thread_id, namespace, checkpoint_id)
+        return found[::-1] if self.wrong == "alineage" else found
+
+    async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
+        found = await super().arecord_start(thread_id, namespace, task_id, recorded)
+        return None if self.wrong == "arecord_start" else found
+
+    async def arecord(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
+        if self.wrong == "arecord, left alone":
+            await asyncio.to_thread(slowly, self.inner.record, thread_id, namespace, task_id, recorded)
+        elif self.wrong != "arecord":
+            await super().arecord(thread_id, namespace, task_id, recorded)
+
+    async def aremove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
+        if self.wrong != "aremove_record":
+            await super().aremove_record(thread_id, namespace, task_id, key)
+
+    async def arecorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
+        found = await super().arecorded(thread_id, namespace, task_id)
+        return found[::-1] if self.wrong == "arecorded" else found
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        if self.wrong != "adelete_thread":
+            await super().adelete_thread(thread_id)
+
+    async def acopy_thread(self, source: str, target: str) -> None:
+        if self.wrong != "acopy_thread" or self.inner.namespaces(source):
+            await super().acopy_thread(source, target)
+
+    async def aprune(self, thread_id: str, *, keep: int) -> None:
+        await super().aprune(thread_id, keep=keep + 1 if self.wrong == "aprune" else keep)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "check"),
+    [
+        ("aput, any revision", "a write on another revision, with the async methods"),
+        ("aput, lost", "get.* finds what was stored, with the async methods"),
+        ("aput, left alone", "a cancelled aput has ended"),
+        ("aget", "a refused write stores nothing, with the async methods"),
+        ("ahistory", r"history\(.*limit.*\), with the async methods"),
+        ("alineage", "the lineage of the head, with the async methods"),
+        ("arecord_start", "a once call that began before, with the async methods"),
+        ("arecord", "other threads stay, with the async methods"),
+        ("arecord, left alone", "a cancelled arecord has ended"),
+        ("aremove_record", "a removed record is gone, alone, with the async methods"),
+        ("arecorded", "once records are replaced by key, with the async methods"),
+        ("adelete_thread", "a deleted thread is gone, with the async methods"),
+        ("acopy_thread", "copying a thread that is not there, with the async methods"),
+        ("aprune", "the lineage of a pruned thread, with the async methods"),
+    ],
+)
+def test_async_methods_that_differ_are_noticed(wrong: str, check: str) -> None:
+    with pytest.raises(ConformanceError, match=check):
+        saver_conformance(lambda: WrongTwins(wrong))
+
+
+def test_async_methods_that_are_right_conform() -> None:
+    assert saver_conformance(lambda: WrongTwins("nothing")) == tuple(saver_checks())
 
 
 def test_conformance_names_what_it_checked() -> None:
