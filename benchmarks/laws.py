@@ -114,13 +114,13 @@ def resumed(seeds: range, parts: Path | None) -> Count:
     return found
 
 
-def breaks(name: str, seed: int, program: Program) -> bool:
-    """Whether a program breaks a law."""
+def error_of(name: str, seed: int, program: Program) -> str:
+    """The type of the error with which a program breaks a law; "" where it does not."""
     try:
         law_named(name, seed)(program)
-    except Exception:
-        return True
-    return False
+    except Exception as error:
+        return type(error).__name__
+    return ""
 
 
 def main() -> int:
@@ -143,7 +143,8 @@ def main() -> int:
     print("\n".join(count.lines()))
     print(f"\nseeds {seeds.start} to {seeds.stop - 1}, {time.monotonic() - began:.0f} s")
     for name, seed, what in count.broken[:5]:
-        program = smaller(drawn(seed), lambda p, name=name, seed=seed: breaks(name, seed, p))  # type: ignore[misc]
+        kind = what.partition(":")[0]
+        program = smaller(drawn(seed), lambda p, name=name, seed=seed, kind=kind: error_of(name, seed, p) == kind)  # type: ignore[misc]
         print(f"\nseed {seed}, {name}: {what}\n  smaller: {program!r}")
     return 1 if count.broken else 0
 

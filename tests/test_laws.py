@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, TypedDict
@@ -47,6 +47,7 @@ from minigraph.testing import (
 from minigraph.testing.building import CrowdedError
 from minigraph.testing.crashing import CrashingSaver, PassingSaver
 from minigraph.testing.programs import Input, NodeSpec, Put, larger, shelve, weave
+from minigraph.testing.thread_laws import an_edit_stands_for_its_node
 from minigraph.testing.traces import async_stream, sync_stream
 
 EXAMPLES = int(os.environ.get("MINIGRAPH_LAW_EXAMPLES", "40"))
@@ -179,6 +180,24 @@ def test_a_past_that_changes_and_a_saver_that_differs_are_noticed(monkeypatch: p
 def test_a_driver_that_differs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laws, "async_stream", lambda graph, given, config: list(sync_stream(graph, given, config))[1:])
     assert broken_by(laws.sync_equals_async) == "sync equals async"
+
+
+def test_threads_that_fail_and_never_end_are_not_compared() -> None:
+    for seed in (147, 165):
+        program = draw_program(Random(seed), deep_children=True)
+        assert run(program).calls[-1].next
+        laws.sync_equals_async(program)
+
+
+def test_an_edit_is_refused_where_the_answer_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = (NodeSpec("a", "write", (Put("plain"),)), NodeSpec("b", "write", (Put("plain"),)), NodeSpec("c", "ask"))
+    conflict = Program(nodes, tuple((START, name) for name in "abc"))
+    an_edit_stands_for_its_node(conflict)  # what a and b wrote cannot be merged, whoever completes the step
+    fine = replace(conflict, edges=((START, "a"), (START, "c")))
+    an_edit_stands_for_its_node(fine)
+    monkeypatch.setattr("minigraph.testing.thread_laws._edit", lambda *_: "refused")
+    with pytest.raises(LawError, match="an edit stands for its node"):
+        an_edit_stands_for_its_node(fine)
 
 
 def test_a_history_can_be_checked_for_any_graph() -> None:

@@ -46,9 +46,15 @@ def any_finishing_order(program: Program, schedule: Schedule) -> None:
 
 
 def sync_equals_async(program: Program) -> None:
-    """Threads and asyncio give the same. Not compared: how a failing step looked before its siblings ran again."""
+    """Threads and asyncio give the same. Not compared: how a failing step looked before its siblings ran again.
+
+    A failing step takes as many calls as there are failures and questions in it, and asyncio may ask later, so that a
+    thread with a failure and without an end is cut elsewhere; it is not compared.
+    """
     left, right = run(program), run(program, stream=async_stream)
     if any(call.ended == "failed" for call in left.calls):
+        if any(trace.calls[-1].next for trace in (left, right)):
+            return
         demand_same("sync equals async", (left.end, left.history), (right.end, right.history))
     else:
         demand_same("sync equals async", left, right)

@@ -188,9 +188,11 @@ def an_edit_stands_for_its_node(program: Program) -> None:
             saver.copy_thread("t", "edited")
             elsewhere = {**CONFIG, "configurable": {"thread_id": "edited"}}
             values = knowing.nodes[task.name].callee.function(dict(_all(saver)[0].checkpoint.values))
-            graph.update_state(elsewhere, values, as_node=task.name)
-            ends = (_call(graph, _answers(program, graph)), _call(graph, None, elsewhere))
-            if "limit" not in ends:
+            edited = _edit(graph, elsewhere, values, task.name)
+            ends = (_call(graph, _answers(program, graph)), _call(graph, None, elsewhere) if edited == "ok" else edited)
+            if edited == "refused":
+                demand_same("an edit stands for its node", *ends)
+            elif "limit" not in ends:
                 left, right = ([_state(stored) for stored in _all(saver, thread)] for thread in ("t", "edited"))
                 demand_same("an edit stands for its node", tuple(left), tuple(right))
             return
@@ -268,6 +270,15 @@ def _call(graph: CompiledGraph, given: Any, config: Mapping[str, Any] = CONFIG) 
         return "unknown"
     except ThreadConflictError:
         return "conflict"
+    return "ok"
+
+
+def _edit(graph: CompiledGraph, config: Mapping[str, Any], values: Any, node: str) -> str:
+    """How an edit ended: "refused" where what it completes cannot be merged."""
+    try:
+        graph.update_state(config, values, as_node=node)
+    except InvalidUpdateError:
+        return "refused"
     return "ok"
 
 
