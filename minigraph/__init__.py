@@ -1,6 +1,7 @@
 """minigraph: a small typed state-machine engine with LangGraph's semantics and without LangGraph."""
 
 from minigraph.calls import JoinNeverFiredWarning
+from minigraph.check import Finding, GraphWarning, check
 from minigraph.compiled import CompiledGraph
 from minigraph.context import Runtime, get_config, get_runtime, get_stream_writer, interrupt
 from minigraph.difference import MISSING, Difference
@@ -35,7 +36,9 @@ __all__ = [
     "Command",
     "CompiledGraph",
     "Difference",
+    "Finding",
     "GraphOutput",
+    "GraphWarning",
     "Interrupt",
     "JoinNeverFiredWarning",
     "MessagesState",
@@ -52,6 +55,7 @@ __all__ = [
     "TimeoutPolicy",
     "add_messages",
     "aonce",
+    "check",
     "get_config",
     "get_runtime",
     "get_stream_writer",

@@ -34,7 +34,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 
 def nearest(name: object, allowed: Iterable[str]) -> str:
     """A hint `; did you mean 'x'?` for a misspelt name, or an empty string."""
+    import difflib  # needed for a message alone, and not worth loading before
+
     close = difflib.get_close_matches(str(name), list(allowed), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -309,16 +309,28 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         interrupt_after: Breakpoints = None,
         executor: Executor | None = None,
         name: str = "graph",
+        ignore: Sequence[str] = (),
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """Checks the graph and freezes it. Later edits of the builder do not reach what was compiled.
 
         `checkpointer` stores every step; True (for a graph used inside another) keeps a memory of its own in the
         parent's, False stores nothing. `interrupt_before` and `interrupt_after` pause at those nodes ("*": at all).
         `executor` (a process pool, say) runs the tasks of sync nodes; what travels to it must be picklable.
+        Each finding of check() is issued as a GraphWarning; `ignore` lists those to leave out, "name" or "name:place".
         Raises GraphDefinitionError for anything that names no node, and TypeError for something that is no saver.
         """
+        from minigraph.check import checked_ignore, warn
         from minigraph.compiled import CompiledGraph
 
+        ignored = checked_ignore(ignore)
+        graph = self.frozen(name)
+        types = tuple(kind for schema in self._schemas.values() for kind in (schema.view.schema, *schema.types))
+        compiled = CompiledGraph(self, graph, checkpointer, cache, interrupt_before, interrupt_after, executor, types)
+        warn(compiled, ignored, stacklevel=2)
+        return compiled
+
+    def frozen(self, name: str) -> Graph:
+        """The graph as frozen data. Raises GraphDefinitionError where it is not well formed."""
         self._check_edges()
         nodes = {START: self._start_node()} | {name: self._node(name, spec) for name, spec in self._nodes.items()}
         edges: dict[str, tuple[str, ...]] = {}
@@ -328,7 +340,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             source: tuple(self._router(n, spec) for n, spec in specs.items()) for source, specs in self._routers.items()
         }
         managed = {key for schema in self._schemas.values() for key in schema.view.managed}
-        graph = Graph(
+        return Graph(
             name=name,
             nodes=nodes,
             channels=dict(self._channels),
@@ -341,8 +353,6 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             output_view=self._view(self.output_schema),
             context_schema=self.context_schema,
         )
-        types = tuple(kind for schema in self._schemas.values() for kind in (schema.view.schema, *schema.types))
-        return CompiledGraph(self, graph, checkpointer, cache, interrupt_before, interrupt_after, executor, types)
 
     def _start_node(self) -> Node:
         return Node(START, Callee.of(copied), self._view(self.input_schema))

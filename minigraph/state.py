@@ -76,7 +76,7 @@ def read_schema(schema: Any) -> Schema:
             raise GraphDefinitionError("a managed value cannot be the whole state; make it a key of a TypedDict")
         return Schema({ROOT: channel}, View(schema, (ROOT,), {}, None), (schema,))
     hints = get_type_hints(schema, include_extras=True)
-    defaults = _defaults(schema)
+    defaults = field_defaults(schema)
     channels: dict[str, Channel] = {}
     managed: dict[str, Managed] = {}
     for name, hint in hints.items():
@@ -129,7 +129,7 @@ def object_writes(value: Any, keys: Iterable[str]) -> list[tuple[str, Any]] | No
     if is_pydantic(type(value)):
         names = [name for name in names if name in value.model_fields_set]
     elif isinstance(value, msgspec.Struct):
-        defaults = _defaults(type(value))
+        defaults = field_defaults(type(value))
         names = [name for name in names if not _is_default(getattr(value, name), defaults.get(name, UNSET))]
     return [(name, getattr(value, name)) for name in names]
 
@@ -216,7 +216,7 @@ def _maker(kind: Any) -> Callable[[], Any] | None:
     return make
 
 
-def _defaults(schema: type) -> dict[str, Callable[[], Any]]:
+def field_defaults(schema: type) -> dict[str, Callable[[], Any]]:
     """A maker of a fresh default for every field that declares one."""
     if is_pydantic(schema):
         fields: dict[str, Any] = schema.model_fields  # type: ignore[attr-defined]  # known to be a pydantic model

@@ -6,7 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from minigraph.channels import Channel
 from minigraph.errors import GraphDefinitionError, InvalidUpdateError, RoutingTypeError, UnknownTargetError, nearest
@@ -197,11 +198,15 @@ def router_targets(
 
 
 def command_targets(action: Any) -> tuple[str, ...] | None:
-    """The node names in a `-> Command[Literal["a", "b"]]` annotation."""
+    """The node names in a `-> Command[Literal["a", "b"]]` annotation, which may be one side of a union."""
     hint = _return_hint(action)
-    if get_origin(hint) is Command and (args := get_args(hint)) and get_origin(args[0]) is Literal:
-        return tuple(name for name in get_args(args[0]))
-    return None
+    found = [
+        name
+        for part in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,))
+        if get_origin(part) is Command and (args := get_args(part)) and get_origin(args[0]) is Literal
+        for name in get_args(args[0])
+    ]
+    return tuple(found) or None
 
 
 def _return_hint(function: Any) -> Any:

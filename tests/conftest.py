@@ -42,6 +42,11 @@ def build(
     return builder.compile(saver, **compile_options)
 
 
+def odd(*findings: str) -> pytest.MarkDecorator:
+    """Marks a test that builds graphs with these findings of check() on purpose."""
+    return pytest.mark.filterwarnings(*(rf"ignore:\[{name}\]:minigraph.GraphWarning" for name in findings))
+
+
 def chain(*names: str) -> list[tuple[str, str]]:
     """Edges from START through the names, one after the other."""
     return list(zip((START, *names), names, strict=False))

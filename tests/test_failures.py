@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import Log, Sync, ask, build, chain, fan, say, sources, thread, words
+from conftest import Log, Sync, ask, build, chain, fan, odd, say, sources, thread, words
 
 from minigraph import (
     END,
@@ -199,6 +199,7 @@ def test_a_failing_router_is_asked_again_with_its_nodes_result_kept(run: Sync, s
     assert tries == [["a"], ["a"]]
 
 
+@odd("unknown-target", "unreachable-node")
 def test_a_router_that_names_nobody_can_be_mended_and_resumed(run: Sync) -> None:
     saver, runs = InMemorySaver(), []  # type: ignore[var-annotated]
     wrong = build(words("a m", runs), [(START, "a")], saver, routers=[("a", lambda s: "mm")])
@@ -296,6 +297,7 @@ def test_the_first_policy_that_fits_decides(run: Sync) -> None:
         run.invoke(build({"f": failing(3, KeyError())}, chain("f"), options=options), {})
 
 
+@odd("undeclared-key")
 def test_engine_errors_are_never_retried() -> None:
     runs: list[Any] = []
 
@@ -487,6 +489,7 @@ def test_a_handler_that_fails_fails_the_run() -> None:
     assert graph.get_state(T).next == ("f",)
 
 
+@odd("undeclared-key")
 def test_a_handler_does_not_see_pauses_and_engine_errors() -> None:
     options = {"n": {"error_handler": lambda s: {"log": ["H"]}}}
     assert "__interrupt__" in build({"n": ask("q")}, chain("n"), InMemorySaver(), options=options).invoke({}, T)

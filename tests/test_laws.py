@@ -17,6 +17,7 @@ from random import Random
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from conftest import odd
 from fingerprint import elsewhere, fingerprint
 from hypothesis import HealthCheck, assume, given, settings
 
@@ -397,6 +398,7 @@ class Kept(TypedDict):
     log: Annotated[list[Any], keeps]
 
 
+@odd("unreachable-node")
 def test_edits_by_routers_sends_reducers_handlers_and_children_are_named() -> None:
     def bare(**options: Any) -> StateGraph[Any, Any, Any, Any]:
         builder: StateGraph[Any, Any, Any, Any] = StateGraph(options.pop("state", State))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pytest
+from conftest import odd
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
@@ -336,6 +337,7 @@ def test_a_replay_that_forgets_its_tasks_is_found(monkeypatch: pytest.MonkeyPatc
     assert found_by(trips()) == "a branch begins as its checkpoint"
 
 
+@odd("unreachable-node")
 def test_an_edit_that_loses_finished_siblings_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(position: Any, new: Any) -> None:
         position.unsaved.append(NewCheckpoint(new, position.checkpoint))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Sync, build, chain, checkpoint_before, fan, open_ids, thread
+from conftest import Sync, build, chain, checkpoint_before, fan, odd, open_ids, thread
 
 from minigraph import (
     START,
@@ -621,6 +621,7 @@ def test_in_an_executor_nothing_is_called(run: Sync) -> None:
                     run.invoke(graph, {}, CONFIG)
 
 
+@odd("unreachable-node")
 def test_a_router_without_a_stored_task_calls_nothing(saver: Saver) -> None:
     world = World()
 

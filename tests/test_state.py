@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, NotRequired, Required, TypedDict
 
 import msgspec
 import pytest
-from conftest import Log, Sync, build, chain, fan, say, thread
+from conftest import Log, Sync, build, chain, fan, odd, say, thread
 from pydantic import BaseModel, Field, ValidationError
 
 from minigraph import END, START, Command, Overwrite, Send, StateGraph, add_messages
@@ -101,6 +101,7 @@ def test_returning_the_received_state_doubles_a_reducer_key() -> None:
     assert once(lambda s: s, {"log": [1], "value": 2}) == {"log": [1, 1], "value": 2}
 
 
+@odd("conflicting-writes")
 def test_two_writes_of_a_plain_key_in_one_step_conflict_even_when_equal(run: Sync) -> None:
     nodes = {"a": lambda s: {"value": 1}, "b": lambda s: {"value": 1}}
     with pytest.raises(InvalidUpdateError, match=r"'value' was written 2 times.*'a'.*'b'") as caught:
@@ -441,6 +442,7 @@ def test_an_ephemeral_key_lives_for_one_step() -> None:
     assert graph.invoke({}) == {"log": ["x", None]}
 
 
+@odd("conflicting-writes")
 def test_guarded_and_unguarded_ephemeral_keys() -> None:
     for channel, expected in (
         (EphemeralValue(str, guard=False), "b"),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
-from conftest import Log, Sync, build, chain, fan, say, thread, words
+from conftest import Log, Sync, build, chain, fan, odd, say, thread, words
 
 from minigraph import END, START, Command, JoinNeverFiredWarning, RunnableConfig, Runtime, Send, StateGraph
 from minigraph.checkpoint import InMemorySaver
@@ -91,11 +91,13 @@ def test_a_join_of_one_source_is_an_edge(run: Sync) -> None:
     assert log(run, words("a b"), [(START, "a"), (["a"], "b")]) == ["a", "b"]
 
 
+@odd("join-never-fires", "unreachable-node")
 def test_a_join_whose_source_never_runs_never_fires(run: Sync) -> None:
     with pytest.warns(JoinNeverFiredWarning, match=r"'d' waits for 'b' \(seen: 'a'\)"):
         assert log(run, words("a b d"), [(START, "a"), (["a", "b"], "d")]) == ["a"]
 
 
+@odd("join-never-fires", "unreachable-node")
 def test_a_join_that_no_source_reached_is_no_reason_to_warn(run: Sync) -> None:
     edges = [(START, "a"), (["b", "c"], "d")]
     assert log(run, words("a b c d"), edges) == ["a"]
@@ -140,6 +142,7 @@ def test_a_slow_sibling_holds_the_step(run: Sync) -> None:
 # ------------------------------------------------------------------ routers
 
 
+@odd("unreachable-node")
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -157,6 +160,7 @@ def test_what_a_router_may_return(run: Sync, answer: Any, expected: str) -> None
     assert log(run, words("a b c"), [(START, "a")], routers=[("a", lambda s: answer)]) == expected.split()
 
 
+@odd("unreachable-node")
 @pytest.mark.parametrize(
     ("answer", "targets", "expected"),
     [
@@ -175,6 +179,7 @@ def test_path_maps(run: Sync, answer: Any, targets: Any, expected: str) -> None:
     assert log(run, words("a b c"), [(START, "a")], routers=[("a", lambda s: answer, targets)]) == expected.split()
 
 
+@odd("unreachable-node")
 def test_a_literal_hint_is_a_path_map(run: Sync) -> None:
     def router(s: Any) -> Literal["b"]:
         target: Literal["b"] = s["value"]
@@ -187,6 +192,7 @@ def test_a_literal_hint_is_a_path_map(run: Sync) -> None:
         run.invoke(graph, {"value": "c"})
 
 
+@odd("unknown-target", "unreachable-node")
 @pytest.mark.parametrize("unknown", ["bb", None, 3, START, ["b", "zz"], 1.5, {"b": 1}])
 def test_a_router_that_names_no_node_stops_the_run(run: Sync, unknown: Any) -> None:
     with pytest.raises(UnknownTargetError) as caught:
@@ -343,12 +349,14 @@ def test_sends_from_the_entry_router(run: Sync) -> None:
     assert log(run, nodes, [], routers=[(START, lambda s: [Send("w", 1), Send("w", 2)])]) == [2, 4]
 
 
+@odd("conflicting-writes")
 def test_two_sends_into_a_plain_key_conflict() -> None:
     nodes = {"w": lambda x: {"value": x}}
     with pytest.raises(InvalidUpdateError, match="'value'"):
         build(nodes, [], routers=[(START, lambda s: [Send("w", 1), Send("w", 1)])]).invoke({})
 
 
+@odd("unknown-target", "unreachable-node")
 def test_a_send_to_end_or_to_nobody_is_refused(run: Sync) -> None:
     with pytest.raises(InvalidUpdateError, match="END takes no input"):
         log(run, words("a"), [(START, "a")], routers=[("a", lambda s: Send(END, 1))])
@@ -372,6 +380,7 @@ def test_an_argument_of_a_send_is_safe_from_its_receivers() -> None:
 # ------------------------------------------------------------------ Commands
 
 
+@odd("edges-and-goto", "unreachable-node")
 @pytest.mark.parametrize(
     ("goto", "expected"),
     [
@@ -389,6 +398,7 @@ def test_goto_adds_to_static_edges_and_runs_a_target_once(run: Sync, goto: Any, 
     assert log(run, nodes, [(START, "a"), ("a", "c")]) == expected.split()
 
 
+@odd("unknown-target", "unreachable-node")
 @pytest.mark.parametrize("unknown", ["bb", START, 3, ["b", "x"], [None]])
 def test_goto_to_no_node_stops_the_run(run: Sync, unknown: Any) -> None:
     nodes = {"a": lambda s: Command(goto=unknown), "b": say("b")}
@@ -553,6 +563,7 @@ def test_a_limit_of_n_allows_n_steps_and_counts_a_step_of_many_tasks_once(run: S
     assert run.invoke(graph, {}, {"recursion_limit": 3})["log"] == ["a", "b", "c", "d"]
 
 
+@odd("endless-loop")
 @pytest.mark.parametrize("resume", [None, Command(update={"log": ["u"]})])
 def test_each_call_has_the_whole_limit_and_keeps_its_progress(run: Sync, resume: Any) -> None:
     graph = build(words("a"), [(START, "a"), ("a", "a")], InMemorySaver())
@@ -565,6 +576,7 @@ def test_each_call_has_the_whole_limit_and_keeps_its_progress(run: Sync, resume:
         assert state.next == ("a",)
 
 
+@odd("endless-loop")
 def test_the_default_limit_is_100(run: Sync) -> None:
     with pytest.raises(GraphRecursionError, match="recursion_limit=100"):
         run.invoke(build(words("a"), [(START, "a"), ("a", "a")]), {})
@@ -654,6 +666,7 @@ def test_a_root_graph_cannot_use_its_parents_memory() -> None:
         with_node().compile(True).invoke({}, thread())
 
 
+@odd("unknown-target", "unreachable-node")
 def test_drawing_shows_fixed_and_chosen_edges() -> None:
     graph = build(words("a b c"), [(START, "a"), ("b", "c")], routers=[("a", lambda s: "b", {"go": "b", "stop": END})])
     text = graph.draw_mermaid()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from conftest import Log, Sync, ask, build, chain, checkpoint_before, fan, open_ids, say, thread, words
+from conftest import Log, Sync, ask, build, chain, checkpoint_before, fan, odd, open_ids, say, thread, words
 
 from minigraph import (
     END,
@@ -465,6 +465,7 @@ def test_a_retry_of_a_child_goes_on_at_the_failed_node(run: Sync) -> None:
     assert runs == ["c", "f", "f", "f"]
 
 
+@odd("endless-loop")
 def test_a_limit_counts_each_graphs_own_steps(run: Sync) -> None:
     graph = build({"child": build(words("c d"), chain("c", "d")), "z": say("z")}, chain("child", "z"))
     assert run.invoke(graph, {}, {"recursion_limit": 2})["log"] == ["c", "d", "z"]
@@ -473,6 +474,7 @@ def test_a_limit_counts_each_graphs_own_steps(run: Sync) -> None:
         run.invoke(looping, {}, {"recursion_limit": 5})
 
 
+@odd("undeclared-key", "unknown-target")
 def test_unknown_keys_and_targets_in_a_child_are_errors_of_the_child(run: Sync) -> None:
     for node, error in (
         (lambda s: {"nope": 1}, InvalidUpdateError),
@@ -656,6 +658,7 @@ def test_a_childs_types_are_known_to_the_parents_saver(run: Sync, saver: Saver) 
     assert run.invoke(graph, Command(resume="R"), T)["log"] == [Amount(3), "R"]
 
 
+@odd("unreachable-node")
 def test_end_in_a_child_ends_the_child_only(run: Sync) -> None:
     child = build(words("c d"), [(START, "c")], routers=[("c", lambda s: END)])
     assert run.invoke(build({"child": child, "z": say("z")}, chain("child", "z")), {})["log"] == ["c", "z"]

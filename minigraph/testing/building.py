@@ -110,6 +110,7 @@ class _Builder:
             checkpointer=saver,
             interrupt_before=list(program.before) or None,
             interrupt_after=list(program.after) or None,
+            **engine.compile_options,
         )
 
     # ------------------------------------------------------------------- nodes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from minigraph import graph, types
 from minigraph.channels import EphemeralValue
+from minigraph.check import FINDINGS
 from minigraph.checkpoint.memory import InMemorySaver
 from minigraph.context import interrupt
 from minigraph.errors import GraphRecursionError, InvalidUpdateError
@@ -30,6 +31,8 @@ class Engine:
     update_error: type[Exception]
     limit_error: type[Exception]
     patience: float = 0.0
+    compile_options: Mapping[str, Any] = field(default_factory=dict)
+    """What compile() is told besides: a program drawn at random may be odd on purpose."""
 
 
 def minigraph_engine() -> Engine:
@@ -46,6 +49,7 @@ def minigraph_engine() -> Engine:
         make_saver=InMemorySaver,
         update_error=InvalidUpdateError,
         limit_error=GraphRecursionError,
+        compile_options={"ignore": FINDINGS},
     )
 
 
