@@ -371,41 +371,46 @@ def sync_and_async_methods_see_the_same(saver: Saver) -> None:
 
 def cancelled_writes_have_ended(saver: Saver) -> None:
     """When the caller of a cancelled async write goes on, the write is stored as a whole or not, and stays so."""
-    large = {"l": [[number] for number in range(15_000)]}
-    thread = SavedThread(saver)
-    thread.add({})
-    began = time.perf_counter()
-    thread.add(large)
-    took = time.perf_counter() - began
+    large = {"l": [[number] for number in range(8_000)]}
+
+    def put(name: str) -> Awaitable[Any]:
+        revision = 0 if (head := saver.get("t", "")) is None else head.revision
+        return saver.aput(Write("t", "", revision, (NewCheckpoint(point(name, large), None),)))
+
+    def begin(name: str) -> Awaitable[Any]:
+        return saver.arecord_start("t", "", "task", Recorded(f"{name} begun", False, large))
+
+    def record(name: str) -> Awaitable[Any]:
+        return saver.arecord("t", "", "task", Recorded(f"{name} done", True, large))
 
     def look() -> Any:
         stored = stored_in(saver, "t", "")
         keys = tuple((recorded.key, recorded.done) for recorded in saver.recorded("t", "", "task"))
         return stored.revision, stored.head_id, keys
 
-    async def cancelled(what: str, begin: Callable[[], Awaitable[Any]], after: float) -> None:
-        task = asyncio.ensure_future(begin())
+    async def cancelled(write: Awaitable[Any], after: float) -> None:
+        task = asyncio.ensure_future(write)
         await asyncio.sleep(after)
         task.cancel()
         await asyncio.wait((task,))
         if not task.cancelled():
             task.result()
-        found = look()
-        await asyncio.sleep(max(0.02, 2 * took))
-        demand(look(), found, f"a cancelled {what} has ended")
 
     async def work() -> None:
-        for number, after in enumerate((0.0, took / 2)):
-            head = stored_in(saver, "t", "")
-            new = NewCheckpoint(point(f"x{number}", large), None)
-            write = Write("t", "", head.revision, (new,))
-            await cancelled("aput", functools.partial(saver.aput, write), after)
-            now = stored_in(saver, "t", "")
-            whole = (head.revision + 1, f"x{number}") if now.revision > head.revision else (head.revision, head.head_id)
-            demand((now.revision, now.head_id), whole, "a cancelled aput is stored as a whole or not")
-        begun, done = Recorded("begun", False, large), Recorded("done", True, large)
-        await cancelled("arecord_start", lambda: saver.arecord_start("t", "", "task", begun), 0.0)
-        await cancelled("arecord", lambda: saver.arecord("t", "", "task", done), 0.0)
+        longest = 0.0
+        for write in (put, begin, record):
+            began = time.perf_counter()
+            await write("whole")
+            longest = max(longest, time.perf_counter() - began)
+        for write, method in ((put, "aput"), (begin, "arecord_start"), (record, "arecord")):
+            for number, after in enumerate((0.0, longest / 2)):
+                revision, head_id, _ = look()
+                await cancelled(write(f"c{number}"), after)
+                found = look()
+                whole = (revision, head_id) if found[0] == revision else (revision + 1, f"c{number}")
+                demand(found[:2], whole, f"a cancelled {method} is stored as a whole or not")
+                await asyncio.sleep(max(0.02, 2 * longest))
+                demand(look(), found, f"a cancelled {method} has ended")
 
     asyncio.run(work())
 
