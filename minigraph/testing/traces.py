@@ -178,12 +178,17 @@ class _Session:
         return False
 
     def answers(self, questions: Sequence[Any]) -> Any:
+        """The next answers. A single one comes without its id, unless the program has answers that need one.
+
+        LangGraph gives a plain answer to a later question as well, once answers by id are mixed with it.
+        """
+        by_id = any(answer is None or answer == {} for answer in self.program.answers)
         ordered = sorted(questions, key=lambda q: repr(q.value))
         first = [question for question in ordered if question.value == ordered[0].value]
         chosen = first if self.program.one_by_one else ordered
         found = {question.id: answer_to(self.program, question.value) for question in chosen}
-        if len(ordered) == 1 and (answer := found[ordered[0].id]) is not None and answer != {}:
-            return self.engine.command(resume=answer)
+        if len(ordered) == 1 and not by_id:
+            return self.engine.command(resume=found[ordered[0].id])
         return self.engine.command(resume=found)
 
     def older(self, back: int) -> Any:
