@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Set
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
 from minigraph.context import Scope
 from minigraph.effects import Effect, History, Load, Namespaces, Save
-from minigraph.errors import UnknownCheckpointError
+from minigraph.errors import UnknownCheckpointError, UnknownInterruptError
 from minigraph.identifiers import child_namespace, interrupt_id, questions_before, task_id
 from minigraph.records import Carried, Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
 from minigraph.run import Position, stamp
@@ -62,8 +63,8 @@ def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, 
     asked = _renamed(scope.namespace, new_task, result.asked)
     index = _reopened(result, answers)
     if index is not None:
-        given = (*result.answers[:index], answers[result.asked[index].id])
-        return Paused(new_task, result.node, asked[: index + 1], given)
+        given = (*result.answers[:index], *(answers[key] for key in _answered_again(result, answers)))
+        return Paused(new_task, result.node, asked[: len(given)], given)
     return msgspec.structs.replace(result, task_id=new_task, asked=asked)
 
 
@@ -76,6 +77,42 @@ def _reopened(result: Result | None, answers: dict[str, Any]) -> int | None:
     """The index of the first question of a task that gets a new answer; None if there is none."""
     asked = () if result is None else result.asked
     return next((index for index, question in enumerate(asked) if question.id in answers), None)
+
+
+def _answered_again(result: Result, answers: dict[str, Any]) -> list[str]:
+    """The ids of the questions of a task that get new answers: the first one, and those right after it."""
+    index = _reopened(result, answers)
+    asked = () if index is None else result.asked[index:]
+    return [question.id for question in takewhile(lambda question: question.id in answers, asked)]
+
+
+def check_together(scope: Scope, stored: Stored, places: list[Place], answers: dict[str, Any]) -> None:
+    """Raises UnknownInterruptError where new answers cannot be given in one call.
+
+    After a new answer a task asks its later questions again, and runs child graphs that it called later anew.
+    """
+    below = {place.task.id for place in places}
+    answered = [result for result in stored.results if result.task_id not in below]
+    for place in places:
+        while place.inner is not None:
+            place = place.inner
+        answered += place.stored.results
+    taken = [key for result in answered for key in _answered_again(result, answers)]
+    left = tuple(key for key in answers if key not in taken)
+    if not left:
+        return
+    reason = "the child graph that asked has nothing stored there to go on from; use replay(config)"
+    if taken:
+        reason = (
+            f"not in the same call as {', '.join(taken)}: several answers to one task are for questions that it asked"
+            " one after another, itself or in one child graph. Answer the earlier question first, then what the branch"
+            " asks"
+        )
+    raise UnknownInterruptError(
+        f"thread {scope.thread_id!r}, checkpoint {stored.checkpoint.id!r}: {', '.join(left)} cannot be answered:"
+        f" {reason}. Nothing was written",
+        ids=left,
+    )
 
 
 def asked_below(

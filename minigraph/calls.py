@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from minigraph import events, snapshots
 from minigraph.branching import reopen_child
@@ -13,7 +14,7 @@ from minigraph.context import Event, Scope, TaskContext, current_or_none
 from minigraph.effects import Effect
 from minigraph.errors import GraphDefinitionError, GraphInterrupt, nearest
 from minigraph.identifiers import child_call
-from minigraph.opening import open_run
+from minigraph.opening import AtHead, check_head, open_run
 from minigraph.run import Run
 from minigraph.signatures import Breakpoints, Version
 from minigraph.state import ROOT, View, storable_classes
@@ -24,6 +25,12 @@ from minigraph.types import START, Command, GraphOutput, RunControl, RunnableCon
 if TYPE_CHECKING:
     from minigraph.compiled import CompiledGraph
     from minigraph.threads import Threads
+
+
+_A_CONFIG: Final = (
+    "a config is a dict that names the thread, {'configurable': {'thread_id': 'a non-empty str'}}, as a snapshot's"
+    " config does"
+)
 
 
 class JoinNeverFiredWarning(UserWarning):
@@ -53,7 +60,7 @@ class Call:
         if self.parent is None:
             scope = root_scope(compiled, config, durability)
             self.at = checkpoint_id_of(config)
-            self.inside = str(((config or {}).get("configurable") or {}).get("checkpoint_ns") or "")
+            self.inside = str(configurable_of(config).get("checkpoint_ns") or "")
             scope.subgraphs, scope.live = subgraphs, live
         else:
             scope = _child_scope(compiled, self.parent)
@@ -68,7 +75,11 @@ class Call:
 
     def steps(self, given: Any) -> Generator[Effect, Any, None]:
         """The whole call as effects."""
-        if self.inside and given is None:
+        at_head = isinstance(given, AtHead)
+        if self.inside and (given.command if at_head else given) is None:
+            if at_head:
+                yield from check_head(dataclasses.replace(self.scope, namespace=self.inside), self.at)
+                self.at = None
             yield from reopen_child(self.scope, self.inside, self.at)
             self.at = None
         elif self.inside:
@@ -196,7 +207,7 @@ def _parent_of(config: Mapping[str, Any] | None) -> TaskContext | None:
     context = current_or_none()
     if context is None:
         return None
-    own = ((config or {}).get("configurable") or {}).get("thread_id")
+    own = configurable_of(config).get("thread_id")
     return None if own is not None and own != context.scope.thread_id else context
 
 
@@ -234,8 +245,8 @@ def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
 
 
 def root_scope(compiled: Threads, config: Mapping[str, Any] | None, durability: str | None) -> Scope:
+    configurable = configurable_of(config)
     config = cast(RunnableConfig, dict(config or {}))
-    configurable = config.get("configurable") or {}
     if compiled.checkpointer is True:
         raise RuntimeError("checkpointer=True is for a graph used inside another; give a root graph a saver")
     saver = compiled.checkpointer if not isinstance(compiled.checkpointer, bool) else None
@@ -271,17 +282,28 @@ def root_scope(compiled: Threads, config: Mapping[str, Any] | None, durability: 
     )
 
 
+def configurable_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What a config says under "configurable": the thread, perhaps a checkpoint. Raises TypeError for no config."""
+    found = config.get("configurable") if isinstance(config, Mapping) else config
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise TypeError(f"config={config!r}: {_A_CONFIG}")
+    return found
+
+
+def named_thread(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config, which must be one. Raises TypeError where it is not."""
+    if not isinstance(config, Mapping):
+        raise TypeError(f"config={config!r}: {_A_CONFIG}")
+    return config
+
+
 def checkpoint_id_of(config: Mapping[str, Any] | None) -> str | None:
-    found = ((config or {}).get("configurable") or {}).get("checkpoint_id")
+    found = configurable_of(config).get("checkpoint_id")
     if found is not None and not isinstance(found, str):
         raise ValueError(f"checkpoint_id={found!r}: it is a str, as in a snapshot's config")
     return found or None
-
-
-def at_head(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of the thread itself, whatever checkpoint of it was named."""
-    configurable = {key: value for key, value in (config.get("configurable") or {}).items() if key != "checkpoint_id"}
-    return {**config, "configurable": configurable}
 
 
 def at_checkpoint(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,15 +12,15 @@ from minigraph.calls import (
     Call,
     Shape,
     at_checkpoint,
-    at_head,
     breakpoints,
     check_version,
     checked_saver,
+    named_thread,
     storable_types,
 )
 from minigraph.context import current
 from minigraph.execute import AsyncDriver, ThreadDriver
-from minigraph.opening import REPLAY
+from minigraph.opening import REPLAY, AtHead
 from minigraph.signatures import (
     AnyContextT,
     AnyInputT,
@@ -319,17 +319,16 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
     ) -> Any:
         """Goes on at the thread's head: after a pause with an answer, after a failure or a breakpoint without one.
 
-        The options are those of `invoke`. Raises UnknownInterruptError for an answer that no open question waits for.
+        The options are those of `invoke`. Raises UnknownInterruptError for an answer that no open question waits for,
+        ValueError where the config names a checkpoint that is not the head.
         """
-        return cast(Any, self.invoke)(None if answer is UNSET else Command(resume=answer), at_head(config), **options)
+        return cast(Any, self.invoke)(_at_head(answer), named_thread(config), **options)
 
     async def aresume(
         self, config: Mapping[str, Any], answer: object = UNSET, **options: Unpack[ResumeOptions[AnyContextT]]
     ) -> Any:
         """The same as `resume`."""
-        return await cast(Any, self.ainvoke)(
-            None if answer is UNSET else Command(resume=answer), at_head(config), **options
-        )
+        return await cast(Any, self.ainvoke)(_at_head(answer), named_thread(config), **options)
 
     def replay(self, config: Mapping[str, Any], **options: Unpack[ResumeOptions[AnyContextT]]) -> Any:
         """Runs again from the checkpoint in the config, as a branch; what was there before stays.
@@ -353,8 +352,10 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
         """Answers a question of the checkpoint in the config: goes on at the head, makes a branch at an older one.
 
         So two answers to one question are two branches. `question` (an Interrupt or its id) says which one where
-        there are several; without it a dict of answers by id is taken as such. The options are those of `invoke`.
-        Raises UnknownInterruptError or AmbiguousAnswerError.
+        there are several; without it a dict of answers by id is taken as such: at an older checkpoint, several for one
+        task are those of questions that it asked one after another. The options are those of `invoke`. Raises
+        UnknownInterruptError (an id that cannot be answered there, or not together with the others) or
+        AmbiguousAnswerError.
         """
         command = self._drive(config, lambda scope, at: lineage.answering(scope, at, answer, question))
         return cast(Any, self.invoke)(command, config, **options)
@@ -402,6 +403,10 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
         call = Call(self, None, None, ())
         await _arun(call, input)
         return call.handed_back(parent)
+
+
+def _at_head(answer: object) -> AtHead:
+    return AtHead(None if answer is UNSET else Command(resume=answer))
 
 
 def _run(call: Call, input: Any) -> None:

@@ -14,7 +14,7 @@ from minigraph.context import Scope
 from minigraph.effects import Effect, Lineage
 from minigraph.errors import AmbiguousAnswerError, NoTurnError, UnknownCheckpointError, UnknownInterruptError
 from minigraph.identifiers import looks_like_answers
-from minigraph.opening import load
+from minigraph.opening import after_failure, load
 from minigraph.records import Ancestor, Paused
 from minigraph.snapshots import snapshot
 from minigraph.types import Command, Interrupt, StateSnapshot
@@ -56,7 +56,7 @@ def answering(
         )
     raise UnknownInterruptError(
         f"{place}: no question waits for an answer there, so nothing was written; get_state_history(config) shows the"
-        " checkpoints at which something was asked (their `interrupts`)"
+        f" checkpoints at which something was asked (their `interrupts`){after_failure(stored)}"
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from minigraph.branching import Place, asked_below, forked, move_children, questions_at
+from minigraph.branching import Place, asked_below, check_together, forked, move_children, questions_at
 from minigraph.channels import copied
 from minigraph.context import Scope
 from minigraph.effects import Effect, Load, Save
@@ -20,7 +21,7 @@ from minigraph.errors import (
     UnknownInterruptError,
 )
 from minigraph.identifiers import looks_like_answers, same_call, task_id
-from minigraph.records import Checkpoint, Finished, NewCheckpoint, Paused, Stored, Task
+from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Stored, Task
 from minigraph.run import Position, stamp, write_of
 from minigraph.step import Stamp, merge
 from minigraph.structure import Graph
@@ -29,6 +30,14 @@ from minigraph.updates import read_update
 
 REPLAY: Final = object()
 """Given as input: run again from the checkpoint in the config, as a branch, even at the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtHead:
+    """Given as input: go on with `command` (None: without an answer) at the head, and nowhere else."""
+
+    command: Command[Any] | None
+
 
 Opening = Generator[Effect, Any, tuple[Position, bool]]
 """Ends with the position, and whether it begins with new input (so that breakpoints before the first node hold)."""
@@ -40,7 +49,11 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
     None resumes (an older checkpoint: replays it as a branch), a Command answers, updates or goes somewhere, anything
     else is new input. Raises EmptyInputError, UnknownCheckpointError, UnknownInterruptError or AmbiguousAnswerError.
     """
-    stored = yield from load(scope, checkpoint_id)
+    if isinstance(given, AtHead):
+        stored = yield from check_head(scope, checkpoint_id)
+        given = given.command
+    else:
+        stored = yield from load(scope, checkpoint_id)
     if scope.owner:
         if stored is not None and same_call(stored.checkpoint.owner) == same_call(scope.owner):
             position = yield from _answered(scope, position_of(stored), dict(scope.given))
@@ -56,6 +69,18 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
     if at_head or not stored.checkpoint.due:
         return position_of(stored), False
     return forked(scope, stored), False
+
+
+def check_head(scope: Scope, checkpoint_id: str | None) -> Generator[Effect, Any, Stored | None]:
+    """The stored head. Raises ValueError where another checkpoint was named, UnknownCheckpointError for an unknown."""
+    stored = yield from load(scope, checkpoint_id)
+    if stored is not None and stored.checkpoint.id != stored.head_id:
+        raise ValueError(
+            f"thread {scope.thread_id!r}: resume() goes on at the head, which is {stored.head_id!r}, and the config"
+            f" names the older checkpoint {checkpoint_id!r}. Leave out checkpoint_id to go on at the head; to branch"
+            " off the older one, use answer(config, answer) or replay(config)"
+        )
+    return stored
 
 
 def load(scope: Scope, checkpoint_id: str | None) -> Generator[Effect, Any, Stored | None]:
@@ -174,6 +199,7 @@ def _command(scope: Scope, stored: Stored | None, command: Command[Any]) -> Open
         below = {key for place in places for key in questions_at(place)}
         answers = match_answers(scope, stored, command.resume, closed_too=not at_head, below=below)
     if not at_head:
+        check_together(scope, stored, places, answers)
         position = forked(scope, stored, answers)
         yield from move_children(scope, position, stored, places, answers)
         answers = {}
@@ -223,7 +249,8 @@ def match_answers(
         if unknown:
             raise UnknownInterruptError(
                 f"{thread}: no open question has id {', '.join(unknown)}; open are"
-                f" {', '.join(questions) or 'none'}. It may have been answered already; nothing was written",
+                f" {', '.join(questions) or 'none'}. It may have been answered already; nothing was written"
+                + after_failure(stored),
                 ids=unknown,
             )
         return dict(resume)
@@ -239,10 +266,21 @@ def match_answers(
         )
     if candidates:
         return {next(iter(candidates)): resume}
-    if stored.checkpoint.due and not any(isinstance(r, Paused) for r in stored.results):
-        return {}  # a static breakpoint, or a step that failed: going on needs no answer
+    if stored.checkpoint.due and not any(isinstance(r, Paused | Failed) for r in stored.results):
+        return {}  # a static breakpoint: going on needs no answer
     raise UnknownInterruptError(
-        f"{thread}: no question is open; it may have been answered already. Nothing was written"
+        f"{thread}: no question is open; it may have been answered already. Nothing was written{after_failure(stored)}"
+    )
+
+
+def after_failure(stored: Stored) -> str:
+    """What to do instead of answering where a step failed at the head; nothing to say elsewhere."""
+    if stored.checkpoint.id != stored.head_id or not any(isinstance(r, Failed) for r in stored.results):
+        return ""
+    return (
+        ". The step failed: resume(config) runs it again with the answers it has. To correct an answer, make a branch:"
+        " failed = graph.get_state(config).config, then graph.fork(failed), then"
+        " graph.answer(failed, answer, question=...)"
     )
 
 

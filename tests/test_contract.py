@@ -245,6 +245,49 @@ def test_d09_resume_replay_and_fork_say_it_in_words(saver: Saver) -> None:
     assert asyncio.run(graph.aresume(T, 3))["log"] == ["a", "edit", ("q", 3), "z"]
 
 
+def test_d09_resume_goes_on_at_the_head_and_nowhere_else(run: Sync, saver: Saver) -> None:
+    def resume(config: Any, *answer: Any) -> Any:
+        return asyncio.run(graph.aresume(config, *answer)) if run.is_async else graph.resume(config, *answer)
+
+    graph = build({"a": ask("first?"), "b": ask("second?")}, chain("a", "b"), saver)
+    run.invoke(graph, {}, T)
+    first = run.state(graph, T).config
+    assert resume(first, 1)["__interrupt__"][0].value == "second?"
+    before = run.history(graph, T)
+    for given in ((), ("for first",)):
+        with pytest.raises(ValueError, match=r"older checkpoint.*answer\(config, answer\) or replay\(config\)"):
+            resume(first, *given)
+        with pytest.raises(UnknownCheckpointError):
+            resume({"configurable": {"thread_id": "t", "checkpoint_id": "0" * 32}}, *given)
+        with pytest.raises(ValueError, match="it is a str"):
+            resume({"configurable": {"thread_id": "t", "checkpoint_id": 7}}, *given)
+    assert run.history(graph, T) == before
+    assert resume(run.state(graph, T).config, 2)["log"] == [("first?", 1), ("second?", 2)]
+
+
+def test_d09_resume_at_a_child_graphs_config_takes_the_childs_head_alone() -> None:
+    child = build({"a": say("a"), "q": ask("q")}, chain("a", "q"))
+    graph = build({"c": child}, chain("c"), InMemorySaver())
+    graph.invoke({}, T)
+    inside: Any = graph.get_state(T).tasks[0].state
+    head, *_, oldest = [shot.config for shot in graph.get_state_history(inside)]
+    with pytest.raises(ValueError, match="older checkpoint"):
+        graph.resume(oldest)
+    assert graph.resume(head)["__interrupt__"][0].value == "q"
+    assert graph.resume(T, 1)["log"] == ["a", ("q", 1)]
+
+
+@pytest.mark.parametrize("config", ["t", 7, ["t"], {"configurable": "t"}])
+def test_d10_what_is_no_config_is_a_type_error_that_says_what_one_is(run: Sync, config: Any) -> None:
+    graph = build(words("a"), chain("a"), InMemorySaver())
+    calls: list[Any] = [graph.resume, graph.replay, graph.fork, graph.get_state, lambda c: graph.answer(c, 1)]
+    for call in (*calls, lambda c: run.invoke(graph, {}, c)):
+        with pytest.raises(TypeError, match="a config is a dict that names the thread"):
+            call(config)
+    with pytest.raises(TypeError, match="a config is a dict that names the thread"):
+        asyncio.run(graph.aresume(None))  # type: ignore[arg-type]
+
+
 def test_d10_what_does_not_exist_is_an_error(run: Sync) -> None:
     graph = build(words("a"), chain("a"), InMemorySaver())
     unknown = {"configurable": {"thread_id": "t", "checkpoint_id": "0" * 32}}

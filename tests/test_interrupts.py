@@ -599,6 +599,53 @@ def test_a_breakpoint_can_be_passed_with_any_answer(run: Sync) -> None:
     assert run.invoke(graph, Command(resume=None), T)["log"] == ["a", "b"]
 
 
+def test_after_a_failure_an_answer_is_refused_and_a_branch_corrects_it(run: Sync, saver: Saver) -> None:
+    taken: list[Any] = []
+
+    def node(state: Any) -> dict[str, Any]:
+        taken.append(interrupt("how many?"))
+        if taken[-1] < 3:
+            raise ArithmeticError
+        return {"log": [taken[-1]]}
+
+    graph = build({"n": node}, chain("n"), saver)
+    (question,) = run.invoke(graph, {}, T)["__interrupt__"]
+    with pytest.raises(ArithmeticError):
+        run.invoke(graph, Command(resume=1), T)
+    before = run.history(graph, T)
+    for answer in (3, {question.id: 3}):
+        with pytest.raises(UnknownInterruptError, match=r"step failed: resume\(config\).*graph\.fork\(failed\)"):
+            run.invoke(graph, Command(resume=answer), T)
+    with pytest.raises(UnknownInterruptError, match=r"graph\.fork\(failed\)"):
+        graph.answer(T, 3)
+    assert (run.history(graph, T), taken) == (before, [1])
+    with pytest.raises(ArithmeticError):
+        run.invoke(graph, None, T)
+    failed = graph.get_state(T).config
+    graph.fork(failed)
+    assert graph.answer(failed, 3)["log"] == [3]
+    assert graph.answer(failed, 4, question=question)["log"] == [4]
+    assert taken == [1, 1, 3, 4]
+
+
+def test_an_answer_before_anything_was_asked_is_refused_after_a_failure(run: Sync) -> None:
+    tries: list[int] = []
+
+    def node(state: Any) -> dict[str, Any]:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ArithmeticError
+        return {"log": [interrupt("q")]}
+
+    graph = build({"n": node}, chain("n"), InMemorySaver())
+    with pytest.raises(ArithmeticError):
+        run.invoke(graph, {}, T)
+    with pytest.raises(UnknownInterruptError, match="step failed"):
+        run.invoke(graph, Command(resume=1), T)
+    assert len(tries) == 1
+    assert run.invoke(graph, None, T)["__interrupt__"][0].value == "q"
+
+
 def test_breakpoints_after_every_node_stop_once_each(run: Sync) -> None:
     graph = build(words("a b c"), chain(*"abc"), InMemorySaver(), interrupt_after="*", interrupt_before=["b"])
     inputs: list[Any] = [{}, None, None, None]

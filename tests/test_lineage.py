@@ -168,6 +168,59 @@ def test_a_child_graph_that_asks_twice_is_answered_from_its_first_question(run: 
     assert call(run, graph, "answer", T, 4)["log"] == [("a", 3), ("b", 4)]
 
 
+def three_questions(state: Any) -> dict[str, Any]:
+    """Asks one, two and three."""
+    return {"log": [interrupt("one"), interrupt("two"), interrupt("three")]}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_new_answers_to_questions_in_a_row_are_all_used(run: Sync, saver: Saver, inside: bool) -> None:
+    asks: Any = build({"q": three_questions}, chain("q")) if inside else three_questions
+    graph = build({"n": asks, "z": say("z")}, chain("n", "z"), saver)
+    at = paused(run, graph)
+    ids = []
+    for number in (1, 2, 3):
+        ids.append(run.state(graph, T).interrupts[0].id)
+        found = run.invoke(graph, Command(resume=number), T)
+    assert found["log"] == [1, 2, 3, "z"]
+    one, two, three = ids
+    assert call(run, graph, "answer", at, {one: "m1", two: "m2", three: "m3"})["log"] == ["m1", "m2", "m3", "z"]
+    assert call(run, graph, "answer", at, {three: "m3", two: None})["log"] == [1, None, "m3", "z"]
+    (again,) = call(run, graph, "answer", at, {two: "m2", one: "m1"})["__interrupt__"]
+    assert again.value == "three"
+    assert call(run, graph, "answer", T, "m3")["log"] == ["m1", "m2", "m3", "z"]
+    before = run.history(graph, T)
+    with pytest.raises(
+        UnknownInterruptError, match=f"{three} cannot be answered: not in the same call as {one}"
+    ) as caught:
+        call(run, graph, "answer", at, {one: "m1", three: "m3"})
+    assert caught.value.ids == (three,)
+    assert run.history(graph, T) == before
+
+
+def test_new_answers_to_a_task_and_to_its_child_graph_are_not_mixed(run: Sync, saver: Saver) -> None:
+    child = build({"q": ask("inner")}, chain("q"))
+
+    def node(state: Any) -> dict[str, Any]:
+        return {"log": [interrupt("before"), *child.invoke({})["log"], interrupt("after")]}
+
+    graph = build({"n": node}, chain("n"), saver)
+    at = paused(run, graph)
+    ids = {}
+    for number in (1, 2, 3):
+        (question,) = run.state(graph, T).interrupts
+        ids[question.value] = question.id
+        found = run.invoke(graph, Command(resume=number), T)
+    assert found["log"] == [1, ("inner", 2), 3]
+    before = run.history(graph, T)
+    for own in ("before", "after"):
+        with pytest.raises(UnknownInterruptError, match="not in the same call") as caught:
+            call(run, graph, "answer", at, {ids[own]: "m", ids["inner"]: "m2"})
+        assert caught.value.ids == (ids[own],)
+    assert run.history(graph, T) == before
+    assert call(run, graph, "answer", at, {ids["inner"]: "m2"})["__interrupt__"][0].value == "after"
+
+
 @pytest.mark.parametrize("named", ["0" * 32, "", "q", "0" * 31, "G" * 32, Interrupt("q", "f" * 32)])
 def test_an_unknown_question_is_refused_and_nothing_is_written(run: Sync, named: Any) -> None:
     graph = asking(InMemorySaver())

@@ -438,6 +438,8 @@ def test_prune_keeps_the_newest_readable(saver: TableSaver, keep: int) -> None:
         saver.prune("gone", keep=1)
     with pytest.raises(ValueError, match="keep=-1"):
         saver.prune("t", keep=-1)
+    with pytest.raises(TypeError, match=r"keep=1\.5"):
+        saver.prune("t", keep=1.5)  # type: ignore[arg-type]
 
 
 def test_once_records_are_stored_at_once_and_replaced_by_key(saver: TableSaver) -> None:

@@ -302,6 +302,8 @@ class TableSaver(Saver):
         What tasks recorded with `once()` stays as long as a checkpoint that is kept lists the task. StorageError if
         the thread is not there, ValueError if `keep` is negative.
         """
+        if not isinstance(keep, int):
+            raise TypeError(f"prune({thread_id!r}, keep={keep!r}): a whole number of checkpoints")
         if keep < 0:
             raise ValueError(f"prune({thread_id!r}, keep={keep}): keep at least 0 checkpoints")
         with self._writing() as tables:
