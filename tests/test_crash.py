@@ -10,6 +10,7 @@ from random import Random
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
+import numpy as np
 import pytest
 
 from minigraph import START, CompiledGraph, StateGraph, aonce, interrupt, once
@@ -404,6 +405,46 @@ def test_a_write_that_is_cancelled_is_noted() -> None:
     saver = asyncio.run(cancelled())
     assert saver.finished == {("t", "t1")}
     assert saver.get("t", "") is not None
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.array([1.0, float("nan")]), np.float64("nan")])
+def test_values_that_are_not_equal_to_themselves_end_the_same(value: Any) -> None:
+    class Odd(TypedDict, total=False):
+        x: Any
+
+    def graph(saver: Saver) -> CompiledGraph:
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(Odd)
+        return builder.add_node("a", lambda state: {"x": value}).add_edge(START, "a").compile(saver)
+
+    assert crash_everywhere(graph, {}).crashes > 2
+
+
+def test_a_sweep_that_stops_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="stored nothing with the saver that graph_builder was given"):
+        crash_everywhere(lambda saver: asking(InMemorySaver()), {"log": []}, answers=lambda question: 1)
+    for limit in (0, -3):
+        with pytest.raises(ValueError, match=rf"crash_everywhere\(limit={limit}\): at least 1"):
+            crash_everywhere(asking, {"log": []}, answers=[1], limit=limit)
+
+
+def test_questions_without_an_answer_are_named() -> None:
+    def asking_for(question: Any) -> Any:
+        def graph(saver: Saver) -> CompiledGraph:
+            builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+            node = lambda state: {"log": [interrupt(question)]}  # noqa: E731
+            return builder.add_node("ask", node).add_edge(START, "ask").compile(saver)
+
+        return graph
+
+    for failures in ((), Exception):
+        with pytest.raises(
+            ValueError, match=r"question \{'seats': 1\} cannot be the key of a dict; give the answers as"
+        ):
+            crash_everywhere(asking_for({"seats": 1}), {"log": []}, answers={"other": 2}, failures=failures)
+        with pytest.raises(ValueError, match=r"no answer to the question 'seats\?', only to \['other'\]"):
+            crash_everywhere(asking_for("seats?"), {"log": []}, answers={"other": 2}, failures=failures)
+        with pytest.raises(ValueError, match=r"0 answers were given and question 1 is 'seats\?'"):
+            crash_everywhere(asking_for("seats?"), {"log": []}, failures=failures)
 
 
 def test_wrong_modes_and_running_loops_are_refused() -> None:

@@ -16,12 +16,13 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, TypedDict
 
+import numpy as np
 import pytest
 from conftest import odd
 from fingerprint import elsewhere, fingerprint
 from hypothesis import HealthCheck, assume, given, settings
 
-from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph
+from minigraph import END, START, CompiledGraph, RetryPolicy, Send, StateGraph, interrupt
 from minigraph.channels import EphemeralValue
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
 from minigraph.records import Ancestor, Recorded, Stored, Write
@@ -208,6 +209,19 @@ def test_a_history_can_be_checked_for_any_graph() -> None:
     check_history(graph, saver, "t")
     with pytest.raises(LawError, match="step"):
         check_history(graph, Edited(saver), "t")
+
+
+def test_values_that_are_not_equal_to_themselves_keep_the_laws() -> None:
+    saver = InMemorySaver()
+    numbers = np.array([1.0, float("nan")])
+    graph = graph_of(saver, a=lambda state: {"log": [float("nan")]}, b=lambda state: {"value": numbers})
+    graph.invoke({"log": []}, {"configurable": {"thread_id": "t"}})
+    check_history(graph, saver, "t")
+    with pytest.raises(LawError, match="step"):
+        check_history(graph, Edited(saver), "t")
+    assert reducer_laws(operator.add, [float("nan")]).not_idempotent is None
+    assert reducer_laws(operator.add, [np.array([1.0, 2.0])]).not_idempotent is not None
+    assert reducer_laws(np.subtract, [np.array([1]), np.array([2])]).not_commutative is not None
 
 
 # ----------------------------------------------------------------------- schedules
@@ -438,6 +452,50 @@ def test_retries_and_handlers_do_not_hide_an_edit() -> None:
     assert calls == [1]
 
 
+def test_edits_before_an_exception_or_a_question_are_named() -> None:
+    trouble = KeyError("later")
+
+    def raises(state: Any) -> dict[str, Any]:
+        deep(state)
+        raise trouble
+
+    def asks(state: Any) -> dict[str, Any]:
+        deep(state)
+        return {"value": interrupt("well?")}
+
+    async def asks_later(state: Any) -> dict[str, Any]:
+        return asks(state)
+
+    def given() -> dict[str, Any]:
+        return {"log": [{"names": []}]}
+
+    with pytest.raises(MutationError, match="node 'raises'") as caught:
+        detect_mutation(graph_of(raises=raises)).invoke(given())
+    assert caught.value.__notes__[0] == "The call then ended with KeyError: 'later'"
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with pytest.raises(MutationError, match="node 'asks'"):
+        detect_mutation(graph_of(InMemorySaver(), asks=asks)).invoke(given(), config)
+    with pytest.raises(MutationError, match="node 'asks'"):
+        asyncio.run(detect_mutation(graph_of(InMemorySaver(), asks=asks_later)).ainvoke(given(), config))
+    careful = detect_mutation(graph_of(InMemorySaver(), asks=lambda state: {"value": interrupt("well?")}))
+    assert [question.value for question in careful.invoke(given(), config)["__interrupt__"]] == ["well?"]
+
+
+def test_a_number_that_becomes_another_type_is_an_edit() -> None:
+    def retypes(state: Any) -> dict[str, Any]:
+        state["log"][0]["n"] = True
+        return {}
+
+    with pytest.raises(MutationError, match=r"\$\.log\[0\]\.n"):
+        detect_mutation(graph_of(retypes=retypes)).invoke({"log": [{"n": 1}]})
+
+
+def test_graphs_that_are_not_compiled_are_refused() -> None:
+    builder: Any = StateGraph(State).add_node("a", deep).add_edge(START, "a")
+    with pytest.raises(TypeError, match=r"this is a StateGraph: give builder\.compile"):
+        detect_mutation(builder)
+
+
 def test_edits_inside_of_child_graphs_are_found_wherever_they_are_called() -> None:
     inner = graph_of(inner=deep)
     given: dict[str, Any] = {"log": [{"names": []}]}
@@ -496,6 +554,18 @@ class WithTuplesAsLists(PassingSaver):
                 {k: [list(i) if isinstance(i, tuple) else i for i in v] for k, v in values.items() if k == "m"}
             )
             yield stored
+
+
+class WithoutClasses(PassingSaver):
+    """Registers nothing."""
+
+    def register(self, *types: type, name: str | None = None) -> None:
+        return
+
+
+def test_a_register_that_does_nothing_is_noticed() -> None:
+    with pytest.raises(ConformanceError, match="a registered class can be stored"):
+        saver_conformance(lambda: WithoutClasses(SqliteSaver(":memory:")))
 
 
 def replace_revision(write: Write, revision: int) -> Write:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import msgspec
+import numpy as np
 import pytest
 from conftest import odd
 from hypothesis import HealthCheck, Phase, settings
@@ -355,6 +356,32 @@ def test_savers_that_differ_are_found() -> None:
 
     machine = trips(lambda: LockstepSaver(InMemorySaver(), Late(InMemorySaver())))
     assert found_by(machine) == "savers agree"
+
+
+def numbers(saver: Saver) -> CompiledGraph:
+    """Its state is not equal to itself."""
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Numbers)
+    node = lambda state: {"x": float("nan"), "array": np.array([1.0, 2.0]), "log": [float("nan")]}  # noqa: E731
+    return builder.add_node("a", node).add_edge(START, "a").compile(saver)
+
+
+class Numbers(TypedDict, total=False):
+    x: float
+    array: Any
+    log: Annotated[list[float], operator.add]
+
+
+def test_values_that_are_not_equal_to_themselves_keep_every_law() -> None:
+    def pair_of_savers() -> Saver:
+        return LockstepSaver(InMemorySaver(), SqliteSaver(":memory:"))
+
+    options: Any = {"inputs": st.just({"log": [float("nan")]}), "make_saver": pair_of_savers}
+    run_state_machine_as_test(thread_machine(numbers, **options), settings=quick(8))
+
+
+def test_other_modes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"thread_machine\(mode='zzz'\): the modes are"):
+        thread_machine(pair, mode="zzz")  # type: ignore[arg-type]
 
 
 def test_lockstep_savers_conform() -> None:

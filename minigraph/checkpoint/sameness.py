@@ -20,7 +20,8 @@ def same(left: object, right: object) -> bool:
     """Whether two values are the same, types included: 1 is neither True nor 1.0, and NaN is the same as NaN.
 
     0.0 and -0.0 differ, as a list and a tuple do. The order of a set counts for nothing, nor does that of a dict
-    (of an OrderedDict it does). A value that could not be stored is the same as one that it calls equal.
+    (of an OrderedDict it does). A value that could not be stored is the same as one that it calls equal; where
+    asking it raises, it is the same as itself alone.
     """
     kind = type(left)
     if kind is not type(right):
@@ -55,7 +56,10 @@ def _same_parts(kind: type, a: Any, b: Any) -> bool:
             return _same_entries(attributes, others) and _same_items(items, other_items)
     except Unsuitable:
         pass
-    return (a == b) is True
+    try:
+        return (a == b) is True
+    except Exception:
+        return False
 
 
 def _same_items(a: Sequence[Any], b: Sequence[Any]) -> bool:

@@ -23,7 +23,7 @@ from minigraph.records import (
     Task,
     Write,
 )
-from minigraph.testing import record_checks
+from minigraph.testing import class_checks, record_checks
 from minigraph.testing.async_side import AsyncSide
 from minigraph.testing.saver_parts import (
     TIME,
@@ -431,6 +431,7 @@ _CHECKS: tuple[Callable[[Saver], None], ...] = (
     threads_are_deleted_alone,
     copies_are_threads_of_their_own,
     pruning_keeps_the_newest,
+    class_checks.registered_classes_come_back,
     record_checks.once_records_are_replaced_by_key,
     record_checks.of_two_once_calls_one_begins,
     record_checks.once_records_go_with_their_tasks,

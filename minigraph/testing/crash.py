@@ -11,6 +11,7 @@ from typing import Any, Literal
 from minigraph.calls import JoinNeverFiredWarning
 from minigraph.checkpoint.base import Saver
 from minigraph.checkpoint.memory import InMemorySaver
+from minigraph.checkpoint.sameness import same
 from minigraph.compiled import CompiledGraph
 from minigraph.errors import UnknownOutcomeError
 from minigraph.testing.crashing import Crash, CrashingSaver
@@ -67,15 +68,23 @@ def crash_everywhere(
     async methods.
 
     Raises CrashLawError where the end, or the states or results on the way, differ from the run without a crash, where
-    a task ran again whose end was stored, and where a once() call began again; ValueError for another mode, and
+    a task ran again whose end was stored, and where a once() call began again; ValueError for another mode, a limit
+    below 1, a question without an answer, and a graph that does not store with the saver that its builder was given;
     RuntimeError for `mode="async"` inside of a running event loop.
     """
     _check_mode(mode)
+    if limit is not None and limit < 1:
+        raise ValueError(f"crash_everywhere(limit={limit}): at least 1 crash point, or None for all of them")
     driver = _Driver(graph_builder, input, answers, failures, rounds, mode)
     saver = CrashingSaver(make_saver())
     wanted = driver.to_the_end(saver, saver, "nowhere")
     if isinstance(wanted, UnknownOutcomeError):
         raise wanted
+    if saver.writes == 0:
+        raise ValueError(
+            "crash_everywhere(graph_builder, ...): the graph stored nothing with the saver that graph_builder was"
+            " given, so that nothing could be stopped; let it end with `return builder.compile(checkpointer=saver)`"
+        )
     sides: tuple[Literal["before", "after"], ...] = ("before", "after")
     points: list[tuple[int, Literal["before", "after"]]] = [
         (number, side) for number in range(1, saver.writes + 1) for side in sides
@@ -91,7 +100,7 @@ def crash_everywhere(
         crashes += dying.dead  # results of siblings may share a write by chance, and the last ones are not reached
         if isinstance(found, UnknownOutcomeError):
             unknown.append(f"{where}: node {found.node!r}, once({found.key!r}, ...)")
-        elif found != wanted:
+        elif not same(found, wanted):
             raise CrashLawError(where, _difference(wanted, found))
     return CrashReport(saver.writes, crashes, tuple(unknown))
 
@@ -140,11 +149,10 @@ class _Driver:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", JoinNeverFiredWarning)
             for _ in range(self.rounds):
+                given = self._next_input(self._state(graph), asked)
+                if given is _DONE:
+                    return self._history(graph)
                 try:
-                    state = self._state(graph)
-                    given = self._next_input(state, asked)
-                    if given is _DONE:
-                        return self._history(graph)
                     self._invoke(graph, given)
                     if again := [*self.ran_again, *spare.began_again]:
                         raise CrashLawError(where, again[0], ran_again=True)
@@ -201,10 +209,31 @@ class _Driver:
         if callable(self.answers):
             return self.answers(question)
         if isinstance(self.answers, Mapping):
-            return self.answers[question.value]
+            return self._answer_by_value(self.answers, question)
         if question.id not in asked:
             asked.append(question.id)
-        return self.answers[asked.index(question.id)]
+        number = asked.index(question.id)
+        if number >= len(self.answers):
+            raise ValueError(
+                f"crash_everywhere(answers=...): {len(self.answers)} answers were given and question"
+                f" {number + 1} is {question.value!r}; give one answer for each question, in order of asking"
+            )
+        return self.answers[number]
+
+    def _answer_by_value(self, answers: Mapping[Any, Any], question: Interrupt) -> Any:
+        try:
+            hash(question.value)
+        except TypeError as error:
+            raise ValueError(
+                f"crash_everywhere(answers={{...}}): the question {question.value!r} cannot be the key of a dict; give"
+                " the answers as a list, in order of asking, or as a function of the Interrupt"
+            ) from error
+        if question.value not in answers:
+            raise ValueError(
+                f"crash_everywhere(answers={{...}}): there is no answer to the question {question.value!r}, only to"
+                f" {[*answers]!r}; add one under this very key"
+            )
+        return answers[question.value]
 
 
 _DONE = object()
@@ -215,7 +244,7 @@ def _results(shot: StateSnapshot) -> list[tuple[str, Any]]:
 
 
 def _difference(wanted: Ending, found: Ending) -> str:
-    if wanted[0] != found[0]:
+    if not same(wanted[0], found[0]):
         return f"it ended with {found[0]!r} instead of {wanted[0]!r}"
     return f"it took {len(found)} checkpoints on the way instead of {len(wanted)}, or other ones: {found!r} {wanted!r}"
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from minigraph.channels import Channel
 from minigraph.compiled import CompiledGraph
 from minigraph.context import Event
+from minigraph.errors import GraphInterrupt
 from minigraph.records import Task
 from minigraph.state import ROOT
 from minigraph.structure import Callee, Node
@@ -47,20 +48,27 @@ class Found(AssertionError):
 
 def around_tasks(graph: CompiledT, wrap: Callable[[RunTask], RunTask]) -> CompiledT:
     """A copy of a graph whose tasks, and those of its child graphs, are run by what `wrap` makes of running a task."""
-    made = copy.copy(graph)
+    made = _copied(graph)
     made.run_task = wrap(graph.run_task or work)
     return made
 
 
 def with_channels(graph: CompiledT, change: Callable[[str, Channel], Channel]) -> CompiledT:
     """A copy of a graph with other rules for its keys, and for those of child graphs that are its nodes."""
-    made = copy.copy(graph)
+    made = _copied(graph)
     made.graph = dataclasses.replace(
         graph.graph,
         nodes={name: _with_channels(node, change) for name, node in graph.graph.nodes.items()},
         channels={key: change(key, channel) for key, channel in graph.graph.channels.items()},
     )
     return made
+
+
+def _copied(graph: CompiledT) -> CompiledT:
+    given: object = graph
+    if not isinstance(given, CompiledGraph):
+        raise TypeError(f"a compiled graph is needed, and this is a {type(given).__name__}: give builder.compile(...)")
+    return copy.copy(graph)
 
 
 def _with_channels(node: Node, change: Callable[[str, Channel], Channel]) -> Node:
@@ -70,19 +78,22 @@ def _with_channels(node: Node, change: Callable[[str, Channel], Channel]) -> Nod
     return dataclasses.replace(node, child=child, callee=Callee(child.as_node, (), False, child.aas_node))
 
 
-def watched(graph: CompiledT, watch: Watch) -> CompiledT:
-    """A copy of a graph whose nodes, routers and error handlers are watched; those of child graphs too."""
+def watched(graph: CompiledT, watch: Watch, *, also_raised: bool = False) -> CompiledT:
+    """A copy of a graph whose nodes, routers and error handlers are watched; those of child graphs too.
+
+    `also_raised`: what `watch` returns is called as well when the function has raised or asked a question.
+    """
 
     def wrap(run_task: RunTask) -> RunTask:
         def run(job: Job, emit: Callable[[Event], None]) -> Work:
-            return _watched(run_task(job, emit), job, watch)
+            return _watched(run_task(job, emit), job, watch, also_raised)
 
         return run
 
     return around_tasks(graph, wrap)
 
 
-def _watched(steps: Work, job: Job, watch: Watch) -> Work:
+def _watched(steps: Work, job: Job, watch: Watch, also_raised: bool) -> Work:
     """The same work, with a watcher called before each call of a function of the user and after it."""
     answer: Any = None
     error: BaseException | None = None
@@ -96,7 +107,14 @@ def _watched(steps: Work, job: Job, watch: Watch) -> Work:
         seen = _seen(job, effect) if isinstance(effect, Invoke) else None
         try:
             after = None if seen is None else watch(seen)
-            answer = yield effect
+            try:
+                answer = yield effect
+            except Found:
+                raise
+            except (Exception, GraphInterrupt) as ended:
+                if after is not None and also_raised:
+                    _after_raising(after, ended)
+                raise
             if after is not None:
                 after()
         except Found as found:
@@ -104,6 +122,14 @@ def _watched(steps: Work, job: Job, watch: Watch) -> Work:
             return Outcome(job, failed(job, found), found)
         except BaseException as raised:
             error = raised
+
+
+def _after_raising(after: Callable[[], None], ended: BaseException) -> None:
+    try:
+        after()
+    except Found as found:
+        found.add_note(f"The call then ended with {type(ended).__name__}: {ended}")
+        raise found from ended
 
 
 def _seen(job: Job, effect: Invoke) -> Seen | None:

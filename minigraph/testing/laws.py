@@ -10,6 +10,7 @@ from typing import Any
 from minigraph.channels import fold
 from minigraph.checkpoint.base import Saver
 from minigraph.checkpoint.memory import InMemorySaver
+from minigraph.checkpoint.sameness import same
 from minigraph.compiled import CompiledGraph
 from minigraph.records import Checkpoint, Finished, Result, Stored, Task
 from minigraph.testing.building import build
@@ -19,7 +20,7 @@ from minigraph.testing.mutation import changed, snapshot
 from minigraph.testing.programs import Fork, Input, Program, Replay
 from minigraph.testing.scheduling import Schedule
 from minigraph.testing.thread_laws import THREAD_LAWS
-from minigraph.testing.traces import Entry, Trace, async_stream, plain, plain_state, run
+from minigraph.testing.traces import Entry, Trace, async_stream, plain_state, run
 from minigraph.types import UNSET
 
 # ------------------------------------------------------------------------- programs
@@ -233,7 +234,7 @@ def _checked_reduce(reducer: Callable[[Any, Any], Any], old: Any, write: Any) ->
         if (path := changed(before)) is not None:
             raise LawError("a reducer edits nothing in place", f"{call} edited {path} of {name}")
     second = reducer(copy.deepcopy(old), copy.deepcopy(write))
-    if plain(first) != plain(second):
+    if not same(first, second):
         raise LawError("a reducer is deterministic", f"{call} gave {first!r}, then {second!r}")
     return first
 
@@ -242,18 +243,15 @@ def _algebra(reducer: Callable[[Any, Any], Any], examples: Sequence[Any]) -> lis
     def reduce(a: Any, b: Any) -> Any:
         return reducer(copy.deepcopy(a), copy.deepcopy(b))
 
-    def same(left: Any, right: Any) -> bool:
-        return bool(plain(left) == plain(right))
-
     pairs = [(a, b) for a in examples for b in examples]
     triples = [(a, b, c) for a, b in pairs for c in examples][:5_000]
     return [
-        next(((a, b) for a, b in pairs if plain(reduce(a, b)) != plain(reduce(b, a))), None),
+        next(((a, b) for a, b in pairs if not same(reduce(a, b), reduce(b, a))), None),
         next(
-            (t for t in triples if plain(reduce(reduce(t[0], t[1]), t[2])) != plain(reduce(t[0], reduce(t[1], t[2])))),
+            (t for t in triples if not same(reduce(reduce(t[0], t[1]), t[2]), reduce(t[0], reduce(t[1], t[2])))),
             None,
         ),
-        next(((a,) for a in examples if plain(reduce(a, a)) != plain(a)), None),
+        next(((a,) for a in examples if not same(reduce(a, a), a)), None),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from minigraph.checkpoint.base import CheckpointTuple, Saver
+from minigraph.checkpoint.sameness import same
 from minigraph.records import Recorded, Stored, Write
 from minigraph.testing.laws import LawError
 
@@ -38,7 +39,7 @@ class LockstepSaver(Saver):
         if errors[0] is not None:
             raise errors[0]
         left, right = map(shown, answers)
-        if left != right and repr(left) != repr(right):
+        if not same(left, right):
             raise LawError("savers agree", f"{what}: {names[0]} gave {left!r}, {names[1]} gave {right!r}")
         return answers[0]
 

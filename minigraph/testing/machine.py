@@ -51,8 +51,10 @@ def thread_machine(
     `answers` is a strategy, or a function that makes one for a question. `reopen` opens the storage of a saver again,
     as a new process would (default: the saver itself goes on). `invariants` are called with the state of each thread
     that was worked on. `failures` are exceptions that nodes may raise. Of the engine's own errors, InvalidUpdateError
-    and GraphRecursionError may end a call.
+    and GraphRecursionError may end a call. Raises ValueError for another mode.
     """
+    if mode not in ("sync", "async"):
+        raise ValueError(f'thread_machine(mode={mode!r}): the modes are "sync" and "async"')
     settings = Settings(
         graphs=make_graph if isinstance(make_graph, SearchStrategy) else st.just(make_graph),
         inputs=inputs,

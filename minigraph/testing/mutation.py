@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from minigraph.channels import Channel, Reduced
+from minigraph.checkpoint.sameness import same
 from minigraph.testing.instrument import CompiledT, Found, Seen, watched, with_channels
 
 
@@ -27,9 +28,12 @@ def detect_mutation(graph: CompiledT) -> CompiledT:
     """A copy of a graph that raises MutationError as soon as a node, router or reducer edits shared values in place.
 
     A node's own shallow copies (the lists, dicts and sets right in its state) may be edited freely: nobody else sees
-    them. The argument of a Send and a reducer's write are shared as a whole. The copy keeps the checkpointer.
+    them. The argument of a Send and a reducer's write are shared as a whole. The copy keeps the checkpointer. An edit
+    is found as well where the function then raises (a note of the error names its exception) or asks a question.
+
+    Raises TypeError for a graph that is not compiled.
     """
-    return watched(with_channels(graph, _checked_channel), _watch)
+    return watched(with_channels(graph, _checked_channel), _watch, also_raised=True)
 
 
 def _watch(seen: Seen) -> Callable[[], None]:
@@ -96,7 +100,7 @@ def changed(before: Snapshot) -> str | None:
         if now is None or len(now) != len(parts):
             return path
         for (place, part), (now_place, now_part) in zip(parts, now, strict=True):
-            if place != now_place or not _same(part, now_part):
+            if place != now_place or not same(part, now_part):
                 return f"{path}{now_place}"
     return None
 
@@ -134,14 +138,3 @@ def _fields(item: Any) -> Iterator[tuple[str, Any]]:
 
 def _key(key: Any) -> str:
     return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
-
-
-def _same(left: Any, right: Any) -> bool:
-    if left is right:
-        return True
-    if type(left) is not type(right):
-        return False
-    try:
-        return bool(left == right)
-    except Exception:
-        return False  # values that cannot be compared are different objects

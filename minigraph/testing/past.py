@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minigraph.checkpoint.base import Saver
+from minigraph.checkpoint.sameness import same
 from minigraph.compiled import CompiledGraph
 from minigraph.records import Checkpoint, Failed, Finished, Paused, Result, Stored
 from minigraph.testing.laws import LawError, check_history
@@ -94,7 +95,7 @@ class Past:
                 law = "results change at the head alone"
                 _demand_same(law, f"{where}, checkpoint {name}", before.results, now[name].results)
         _check_order(where, tuple(known), found)
-        changed = len(now) > len(known) or (head is not None and _differ(known[head].results, now[head].results))
+        changed = len(now) > len(known) or (head is not None and not same(known[head].results, now[head].results))
         if known:
             before_it, revision = next(iter(known.values())).revision, found[-1].revision
             if revision < before_it or (revision != before_it and not touched) or (changed and revision == before_it):
@@ -133,18 +134,9 @@ class Past:
 
 
 def _demand_same(law: str, where: str, before: Any, now: Any) -> None:
-    if _differ(before, now):
+    if not same(before, now):
         shown = first_difference(_parts(before), _parts(now), "") or f"{before!r}, now {now!r}"
         raise LawError(law, f"{where}: {shown}")
-
-
-def _differ(before: Any, now: Any) -> bool:
-    if repr(before) == repr(now):
-        return False
-    try:
-        return bool(_parts(before) != _parts(now))
-    except Exception:
-        return True  # values that cannot be compared, such as arrays, show a difference when printed
 
 
 def _parts(value: Any) -> Any:
@@ -166,7 +158,7 @@ def _check_progress(where: str, before: Stored, now: Stored, failed: bool) -> No
         if isinstance(new, Finished) and new.cached:
             continue
         pairs = list(zip(old.answers, new.answers, strict=False))
-        if len(new.answers) < min(len(old.answers), len(new.asked)) or any(_differ(a, b) for a, b in pairs):
+        if len(new.answers) < min(len(old.answers), len(new.asked)) or not all(same(a, b) for a, b in pairs):
             raise LawError("an answer is accepted once", f"{who}: the answers were {old.answers}, now {new.answers}")
 
 
@@ -242,5 +234,5 @@ def _check_questions(thread: str, stored: Stored, state: StateSnapshot) -> None:
 
 
 def _shown(state: StateSnapshot) -> Any:
-    tasks = [(t.id, t.name, t.error, t.interrupts, repr(t.result)) for t in state.tasks]
-    return (plain(state.values), state.next, repr(state.config), repr(state.metadata), repr(tasks), state.waiting)
+    tasks = tuple((t.id, t.name, repr(t.error), t.interrupts, t.result) for t in state.tasks)
+    return (plain(state.values), state.next, repr(state.config), repr(state.metadata), tasks, state.waiting)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minigraph.calls import JoinNeverFiredWarning
+from minigraph.checkpoint.sameness import same
 from minigraph.testing.building import Delay, Flaky, Ledger, build, seen
 from minigraph.testing.engines import Engine, minigraph_engine
 from minigraph.testing.programs import (
@@ -296,7 +297,7 @@ def _bare(value: Any) -> Any:
 
 def first_difference(left: Any, right: Any, path: str = "trace") -> str:
     """Where two traces differ first, in words; "" where they do not."""
-    if left == right:
+    if same(left, right):
         return ""
     if type(left) is type(right) and isinstance(left, Trace | Call | Entry):
         for name in type(left).__slots__:
