@@ -237,3 +237,11 @@ def test_every_module_says_what_it_is(package: str) -> None:
     parsed = {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in modules}
     silent = [name for name, tree in parsed.items() if tree.body and not ast.get_docstring(tree)]
     assert silent == []
+
+
+def test_the_tour_names_every_module() -> None:
+    tour = (ROOT / "docs" / "tour.md").read_text()
+    package = ROOT / "minigraph"
+    modules = {path.relative_to(ROOT).as_posix() for path in package.glob("*.py") if path.name != "__init__.py"}
+    modules |= {f"{path.parent.relative_to(ROOT).as_posix()}/" for path in package.glob("*/__init__.py")}
+    assert [module for module in sorted(modules) if f"`{module}`" not in tour] == []
