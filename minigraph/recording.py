@@ -13,12 +13,11 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import msgspec
 
-from minigraph.channels import copied
 from minigraph.context import TaskContext, calling, current
 from minigraph.errors import OnceError, UnknownOutcomeError, UnstorableValueError
 from minigraph.identifiers import same_call
 from minigraph.records import Recorded
-from minigraph.types import START, ErrorRule
+from minigraph.types import START, ErrorRule, error_rule
 from minigraph.work import matches
 
 Arguments = TypeVarTuple("Arguments")
@@ -37,14 +36,16 @@ def once(
 
     `key` is a non-empty str that no other call of the node has. For keyword arguments pass a functools.partial or a
     lambda. An exception out of the function passes, and leaves open what became of the call; `retry_on` (a class, a
-    tuple or a predicate) names those which mean that nothing happened, so that the next try calls again.
+    tuple or list of them, or a predicate) names those which mean that nothing happened: the next try calls again.
 
     Where an earlier call began and has no result (the process was killed in it, or it raised), `on_unknown` is called
     with the same arguments and its result is recorded: it looks up what happened, or calls again where that does no
     harm. Without it UnknownOutcomeError is raised. Raises RuntimeError outside of a node, OnceError where nothing can
     be recorded and for a key that was used in this run of the node, UnstorableValueError for a result that has no
-    stored form.
+    stored form, with a saver and without; TypeError and ValueError for arguments that make no sense, with nothing
+    recorded and nothing called.
     """
+    _check_callable("once", key, function, on_unknown)
     _refuse_async(key, function, on_unknown)
     steps = _steps("once()", key, retry_on, on_unknown is not None)
     answer: Any = None
@@ -83,6 +84,7 @@ async def aonce(
 
     A call that is cancelled, by a time-out of the node too, leaves open what became of it.
     """
+    _check_callable("aonce", key, function, on_unknown)
     steps = _steps("aonce()", key, retry_on, on_unknown is not None)
     answer: Any = None
     error: BaseException | None = None
@@ -149,6 +151,7 @@ def _steps(what: str, key: str, retry_on: ErrorRule, can_look: bool) -> Generato
     """One call from start to end. Returns its value; what stands in the record says which call was the first."""
     context = current(what)
     _check_key(what, key)
+    retry_on = error_rule(what, retry_on)
     place = _place_of(context, key)
     mine = object()
     if context.keys.setdefault(key, mine) is not mine:
@@ -178,10 +181,14 @@ def _recorded(
     try:
         value = yield _Call(context, earlier is not None)
     except Exception as error:
-        if earlier is None and matches(retry_on, error):
-            yield _Drop(place)
-        elif earlier is None:
-            yield _Keep(place, msgspec.structs.replace(started, error=_in_words(error)))
+        if earlier is None:
+            ended = _Keep(place, msgspec.structs.replace(started, error=_in_words(error)))
+            try:
+                nothing_happened = matches(retry_on, error)
+            except Exception:
+                yield ended
+                raise
+            yield _Drop(place) if nothing_happened else ended
         raise
     finished = msgspec.structs.replace(earlier or started, done=True, value=value, error="")
     try:
@@ -236,7 +243,7 @@ class _Place:
         scope = self.owner.scope
         if scope.saver is None:
             found = self.owner.ledger.setdefault((self.way, recorded.key), recorded)
-            return None if found is recorded else msgspec.structs.replace(found, value=copied(found.value))
+            return None if found is recorded else msgspec.structs.replace(found, value=_as_stored(found.value))
         return scope.saver.record_start(scope.thread_id, scope.namespace, self._task_id, recorded)
 
     async def abegin(self, recorded: Recorded) -> Recorded | None:
@@ -248,7 +255,7 @@ class _Place:
     def keep(self, recorded: Recorded) -> None:
         scope = self.owner.scope
         if scope.saver is None:
-            kept = msgspec.structs.replace(recorded, value=copied(recorded.value))
+            kept = msgspec.structs.replace(recorded, value=_as_stored(recorded.value))
             self.owner.ledger[self.way, recorded.key] = kept
         else:
             scope.saver.record(scope.thread_id, scope.namespace, self._task_id, recorded)
@@ -277,6 +284,14 @@ class _Place:
     @property
     def _task_id(self) -> str:
         return f"{self.owner.task.id}{self.way}"
+
+
+def _as_stored(value: object) -> Any:
+    """A value as it comes back from a saver: equal and apart. Raises UnstorableValueError like a saver does."""
+    from minigraph.checkpoint.codec import Codec
+
+    codec = Codec(learn=True)
+    return codec.decode(codec.encode(value))
 
 
 def _place_of(context: TaskContext, key: str) -> _Place:
@@ -322,6 +337,15 @@ def _check_key(what: str, key: object) -> None:
         raise TypeError(f"{what}: the key is {key!r} ({type(key).__name__}); it is a str that names the call")
     if not key or any("\ud800" <= character <= "\udfff" for character in key):
         raise ValueError(f"{what}: the key is {key!r}; it is a non-empty str of whole characters that names the call")
+
+
+def _check_callable(what: str, key: object, function: object, on_unknown: object) -> None:
+    if not callable(function):
+        raise TypeError(f"{what}({key!r}, {function!r}): give it the function to call and its arguments after it")
+    if on_unknown is not None and not callable(on_unknown):
+        raise TypeError(
+            f"{what}({key!r}, ..., on_unknown={on_unknown!r}): on_unknown is a function, called with the same arguments"
+        )
 
 
 def _refuse_async(key: str, *functions: object) -> None:

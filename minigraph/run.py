@@ -232,9 +232,10 @@ class Run:
                 if all(isinstance(self.position.results.get(task.id), Finished) for task in due):
                     yield from self._complete(due, jobs)  # left after the last task: the step has ended all the same
                 yield from self.flush(last=True)
-            if failures and error is failures[0][1]:  # of several failures, the first in merge order is the caller's
-                raise min(failures, key=lambda failure: failure[0])[1] from None
-            raise
+            if not failures or error is not failures[0][1]:
+                raise
+        if failures:  # the first in merge order is the caller's; raised out here, it keeps the cause that it came with
+            raise min(failures, key=lambda failure: failure[0])[1]
 
     def _take_all(
         self, items: Sequence[Outcome | Event], failures: list[tuple[tuple[bool, str, int], BaseException]]

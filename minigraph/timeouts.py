@@ -7,6 +7,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from minigraph.context import TaskContext
 from minigraph.errors import NodeCancelledError, NodeTimeoutError
 from minigraph.types import seconds
 from minigraph.work import Invoke
@@ -41,8 +42,11 @@ async def _within(call: Callable[[], Awaitable[Any]], effect: Invoke) -> Any:
     try:
         async with whole, silence:
             if idle is not None:
-                effect.context.beat = functools.partial(_postpone, loop, silence, idle)
-            return await call()
+                effect.context.beat = functools.partial(_postpone, loop, silence, idle, effect.context)
+            try:
+                return await call()
+            finally:
+                effect.context.beat = None
     except TimeoutError as error:
         if whole.expired() and run is not None:
             raise NodeTimeoutError(f"node {node!r} ran longer than {run:g} s", node=node, seconds=run) from error
@@ -53,6 +57,11 @@ async def _within(call: Callable[[], Awaitable[Any]], effect: Invoke) -> Any:
         raise
 
 
-def _postpone(loop: asyncio.AbstractEventLoop, silence: asyncio.Timeout, idle: float) -> None:
+def _postpone(loop: asyncio.AbstractEventLoop, silence: asyncio.Timeout, idle: float, context: TaskContext) -> None:
     """Starts the silence anew; nodes may call this from any thread."""
-    loop.call_soon_threadsafe(lambda: silence.reschedule(loop.time() + idle))
+
+    def postpone() -> None:
+        if context.beat is not None and not silence.expired():  # the try may have ended since the sign of life
+            silence.reschedule(loop.time() + idle)
+
+    loop.call_soon_threadsafe(postpone)

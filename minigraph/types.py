@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -85,8 +86,24 @@ class Interrupt:
     id: str
 
 
-ErrorRule: TypeAlias = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
-"""Which exceptions are meant: a class, a tuple of them or a predicate."""
+ErrorRule: TypeAlias = type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool]
+"""Which exceptions are meant: a class, a tuple or list of them, or a predicate."""
+
+
+def error_rule(where: str, rule: ErrorRule | str) -> ErrorRule:
+    """A rule for exceptions, checked; a list becomes a tuple. Raises TypeError, beginning with `where`, for no rule."""
+    if isinstance(rule, Sequence) and not isinstance(rule, str):
+        if all(isinstance(kind, type) and issubclass(kind, Exception) for kind in rule):
+            return tuple(rule)
+    elif isinstance(rule, type):
+        if issubclass(rule, Exception):
+            return rule
+    elif not isinstance(rule, str) and callable(rule) and not inspect.iscoroutinefunction(rule):
+        return rule
+    raise TypeError(
+        f"{where}: retry_on is {rule!r}; it is a subclass of Exception, a tuple or list of them, or a function, not"
+        " async, that takes the exception and says whether it is meant"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +111,7 @@ class RetryPolicy:
     """How often and how fast a failing node is tried again.
 
     Intervals are seconds; `max_attempts` counts the first try. `jitter` adds up to one second at random. `retry_on`
-    is an exception class, a tuple of them or a predicate; by default connection and time-out errors only.
+    is an exception class, a tuple or list of them, or a predicate; by default connection and time-out errors only.
     """
 
     initial_interval: float = 0.5
@@ -109,6 +126,8 @@ class RetryPolicy:
             raise ValueError(f"RetryPolicy(max_attempts={self.max_attempts}): at least 1, the first try counts")
         if self.initial_interval < 0 or self.max_interval < 0 or self.backoff_factor < 0:
             raise ValueError("RetryPolicy: intervals and backoff_factor must not be negative")
+        if self.retry_on is not None:
+            object.__setattr__(self, "retry_on", error_rule("RetryPolicy", self.retry_on))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

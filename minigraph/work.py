@@ -10,7 +10,7 @@ import inspect
 import itertools
 import random
 import weakref
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,7 +113,11 @@ def work(job: Job, emit: Callable[[Event], None]) -> Work:
             return Outcome(job, None, signal)
         except Exception as error:
             kept = progress.kept
-            policy = _matching(node.retry, error)
+            try:
+                policy = _matching(node.retry, error)
+            except Exception as broken:  # the predicate of a policy failed: the task did with its own error
+                _annotate(broken, job)
+                return Outcome(job, failed(job, error, context=context, kept=kept), broken)
             if policy is not None and attempt < policy.max_attempts:
                 yield Sleep(_delay(policy, attempt))
                 continue
@@ -340,8 +344,15 @@ def _retries(policy: RetryPolicy, error: Exception) -> bool:
 
 
 def matches(rule: ErrorRule, error: Exception) -> bool:
-    """Whether an exception is one of those that a rule names."""
-    return isinstance(error, rule) if isinstance(rule, type | tuple) else bool(rule(error))
+    """Whether an exception is one of those that a rule names; what a predicate raises has it as its cause."""
+    if isinstance(rule, type):
+        return isinstance(error, rule)
+    if isinstance(rule, Sequence):
+        return isinstance(error, tuple(rule))
+    try:
+        return bool(rule(error))
+    except Exception as broken:
+        raise broken from error
 
 
 _TRANSPORT = {

@@ -104,6 +104,15 @@ def sources(graph: CompiledGraph, config: Mapping[str, Any]) -> list[tuple[str, 
     return [(s.metadata["source"], s.metadata["step"]) for s in graph.get_state_history(config) if s.metadata]
 
 
+async def later(seconds: float) -> None:
+    """Sets the running loop's clock forward and lets the loop do what is due then: no time passes."""
+    loop = asyncio.get_running_loop()
+    then = loop.time
+    loop.time = lambda: then() + seconds  # type: ignore[method-assign]
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 class Sync:
     """Calls the plain methods of a graph."""
 

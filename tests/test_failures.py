@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import Log, Sync, ask, build, chain, fan, odd, say, sources, thread, words
+from conftest import Log, Sync, ask, build, chain, fan, later, odd, say, sources, thread, words
 
 from minigraph import (
     END,
@@ -75,6 +75,22 @@ def test_an_error_reaches_the_caller_as_it_is_and_names_its_node(run: Sync) -> N
         run.invoke(build({"f": failing(9, error)}, chain("f")), {})
     assert caught.value is error
     assert any("node 'f'" in note for note in error.__notes__)
+
+
+def test_an_error_keeps_its_cause_and_gets_no_siblings(run: Sync) -> None:
+    cause, both = KeyError("cause"), threading.Barrier(2)
+
+    def node(name: str) -> Callable[[Any], None]:
+        def fail(s: Any) -> None:
+            both.wait(10)
+            raise ValueError(name) from cause
+
+        return fail
+
+    with pytest.raises(ValueError, match="a") as caught:
+        run.invoke(build({"b": node("b"), "a": node("a")}, fan("b", "a"), InMemorySaver()), {}, T)
+    assert caught.value.__cause__ is cause
+    assert caught.value.__context__ is None
 
 
 def test_a_failed_task_is_due_again_and_its_finished_sibling_is_kept(run: Sync, saver: Saver) -> None:
@@ -278,12 +294,42 @@ def test_by_default_connection_and_time_out_errors_are_retried_and_nothing_else(
 
 @pytest.mark.parametrize(
     "rule",
-    [ValueError, (KeyError, ValueError), lambda error: "x" in str(error), Exception],
-    ids=["class", "tuple", "predicate", "base"],
+    [ValueError, (KeyError, ValueError), [KeyError, ValueError], lambda error: "x" in str(error), Exception],
+    ids=["class", "tuple", "list", "predicate", "base"],
 )
 def test_what_to_retry_can_be_named(run: Sync, rule: Any) -> None:
     graph = build({"f": failing(1, ValueError("x"))}, chain("f"), options=quick(retry_on=rule))
     assert run.invoke(graph, {})["log"] == [2]
+
+
+async def not_awaited(error: Exception) -> bool:
+    raise AssertionError("never called")
+
+
+@pytest.mark.parametrize(
+    "rule", ["ValueError", "", ValueError(), int, BaseException, [ValueError, "x"], {ValueError}, 5, not_awaited]
+)
+def test_what_to_retry_is_refused_before_anything_runs(rule: Any) -> None:
+    with pytest.raises(TypeError, match=r"RetryPolicy: retry_on is .* it is a subclass of Exception"):
+        RetryPolicy(retry_on=rule)
+
+
+def test_a_list_of_what_to_retry_becomes_a_tuple() -> None:
+    assert RetryPolicy(retry_on=[ValueError, KeyError]).retry_on == (ValueError, KeyError)
+
+
+def test_a_predicate_that_fails_does_not_hide_the_error(run: Sync) -> None:
+    error = ValueError("x")
+
+    def rule(error: Exception) -> bool:
+        raise KeyError("in the rule")
+
+    graph = build({"f": failing(9, error)}, chain("f"), InMemorySaver(), options=quick(retry_on=rule))
+    with pytest.raises(KeyError, match="in the rule") as caught:
+        run.invoke(graph, {}, T)
+    assert caught.value.__cause__ is error
+    assert any("node 'f'" in note for note in caught.value.__notes__)
+    assert run.state(graph, T).tasks[0].error == "ValueError('x')"
 
 
 def test_the_first_policy_that_fits_decides(run: Sync) -> None:
@@ -415,17 +461,17 @@ def test_a_time_out_is_for_each_try_and_is_retried() -> None:
 def test_signs_of_life(refresh: Any, kept: bool) -> None:
     async def writing(s: Any, writer: Any) -> dict[str, Any]:
         for _ in range(6):
-            await asyncio.sleep(0.02)
+            await later(40)
             writer("alive")
         return {"log": ["done"]}
 
     async def beating(s: Any, runtime: Runtime[Any]) -> dict[str, Any]:
         for _ in range(6):
-            await asyncio.sleep(0.02)
+            await later(40)
             runtime.heartbeat()
         return {"log": ["done"]}
 
-    options = {"n": {"timeout": TimeoutPolicy(idle_timeout=0.06, refresh_on=refresh)}}
+    options = {"n": {"timeout": TimeoutPolicy(idle_timeout=100, refresh_on=refresh)}}
     assert asyncio.run(build({"n": beating}, chain("n"), options=options).ainvoke({}))["log"] == ["done"]
     graph = build({"n": writing}, chain("n"), options=options)
     if kept:
@@ -433,6 +479,50 @@ def test_signs_of_life(refresh: Any, kept: bool) -> None:
     else:
         with pytest.raises(NodeTimeoutError):
             asyncio.run(graph.ainvoke({}))
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_a_last_sign_of_life_arrives_after_the_end(thread: bool) -> None:
+    """The sign is handed to the loop, which takes it up when the node has returned."""
+    complaints: list[dict[str, Any]] = []
+
+    async def node(s: Any, runtime: Runtime[Any]) -> dict[str, Any]:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, complaint: complaints.append(complaint))
+        if thread:
+            beating = threading.Thread(target=runtime.heartbeat)
+            beating.start()
+            beating.join()
+        else:
+            runtime.heartbeat()
+        return {"log": ["done"]}
+
+    graph = build({"n": node}, chain("n"), options={"n": {"timeout": TimeoutPolicy(idle_timeout=100)}})
+
+    async def main() -> Any:
+        found = await graph.ainvoke({})
+        await asyncio.sleep(0)
+        return found
+
+    assert asyncio.run(main())["log"] == ["done"]
+    assert complaints == []
+
+
+def test_a_sign_of_life_after_the_time_out_changes_nothing() -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def node(s: Any, runtime: Runtime[Any]) -> dict[str, Any]:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, complaint: complaints.append(complaint))
+        try:
+            await later(101)
+        finally:
+            runtime.heartbeat()
+            await asyncio.sleep(0)
+        raise AssertionError("timed out before")
+
+    graph = build({"n": node}, chain("n"), options={"n": {"timeout": TimeoutPolicy(idle_timeout=100)}})
+    with pytest.raises(NodeTimeoutError):
+        asyncio.run(graph.ainvoke({}))
+    assert complaints == []
 
 
 def test_a_nodes_own_time_out_error_is_its_own() -> None:

@@ -21,6 +21,7 @@ from minigraph.errors import (
     UnknownInterruptError,
     UnstorableValueError,
 )
+from minigraph.records import Paused, Write
 
 T = thread()
 
@@ -470,14 +471,24 @@ def test_an_error_handler_may_ask(run: Sync) -> None:
     assert run.invoke(graph, Command(resume="go on"), T)["log"] == ["go on"]
 
 
-def test_a_sibling_that_failed_and_one_that_asks(run: Sync, saver: Saver) -> None:
+def test_a_sibling_that_failed_and_one_that_asks(run: Sync, saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:
+    question_stored = threading.Event()
+    put = saver.put
+
+    def storing(write: Write) -> int:
+        revision = put(write)
+        if any(isinstance(result, Paused) for _, result in write.results):
+            question_stored.set()
+        return revision
+
+    monkeypatch.setattr(saver, "put", storing)
     healthy = {"now": False}
     runs: list[Any] = []
 
     def fail(s: Any) -> dict[str, Any]:
         runs.append("f")
         if not healthy["now"]:
-            time.sleep(0.03)
+            assert question_stored.wait(10)
             raise ValueError("x")
         return {"log": ["f"]}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Sync, build, chain, checkpoint_before, fan, odd, open_ids, thread
+from conftest import Sync, build, chain, checkpoint_before, fan, later, odd, open_ids, thread
 
 from minigraph import (
     START,
@@ -99,6 +99,30 @@ def test_a_node_that_asks_afterwards_does_it_once(run: Sync, saver: Saver) -> No
     assert records(saver, graph) == [("mail", True, "ann", "")]
     assert run.invoke(graph, Command(resume="yes"), CONFIG) == {"log": ["ann", "yes"]}
     assert world.calls == ["ann"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_what_a_node_does_to_the_value_leaves_the_record_alone(run: Sync, saver: Saver, stored: bool) -> None:
+    """The value is [[1]] in each try, and the try adds 2 to it."""
+    tries: list[Any] = []
+
+    def change(value: list[list[int]]) -> dict[str, Any]:
+        value[0].append(2)
+        tries.append(value)
+        if len(tries) < 3:
+            raise KeyError("again")
+        return {"log": value}
+
+    async def made() -> list[list[int]]:
+        return [[1]]
+
+    async def anode(state: Any) -> dict[str, Any]:
+        return change(await aonce("k", made))
+
+    nodes = {"n": anode if run.is_async else lambda state: change(once("k", lambda: [[1]]))}
+    graph = build(nodes, chain("n"), saver if stored else None, options={"n": {"retry_policy": AGAIN}})
+    assert run.invoke(graph, {}, CONFIG)["log"] == [[1, 2]]
+    assert tries == [[[1, 2]]] * 3
 
 
 def test_a_node_that_fails_afterwards_does_it_once(run: Sync, saver: Saver) -> None:
@@ -293,6 +317,35 @@ def test_of_two_runs_of_one_thread_one_calls(saver: Saver) -> None:
     assert world.calls == ["ann"]
 
 
+def test_a_run_with_new_input_makes_a_call_of_its_own(saver: Saver) -> None:
+    world, errors = World(), list[str]()
+    inside, overtaken = threading.Event(), threading.Event()
+
+    def call(name: str) -> str:
+        world.do(name)
+        if name == "first":
+            inside.set()
+            assert overtaken.wait(10)
+        return name
+
+    graph = build({"n": lambda state: {"log": [once("mail", call, state["value"])]}}, chain("n"), saver)
+
+    def go() -> None:
+        try:
+            graph.invoke({"value": "first"}, CONFIG)
+        except Exception as error:
+            errors.append(type(error).__name__)
+
+    first = threading.Thread(target=go)
+    first.start()
+    assert inside.wait(10)
+    assert graph.invoke({"value": "second"}, CONFIG) == {"log": ["second"], "value": "second"}
+    overtaken.set()
+    first.join()
+    assert world.calls == ["first", "second"]
+    assert errors == ["ThreadConflictError"]
+
+
 # ------------------------------------------------------------------- unknown outcomes
 
 
@@ -327,7 +380,9 @@ def test_a_retry_of_the_node_does_not_repeat_it(run: Sync, saver: Saver, stored:
 
 
 @pytest.mark.parametrize(
-    "rule", [ConnectionError, (ValueError, OSError), lambda error: str(error) == "lost"], ids=["class", "tuple", "rule"]
+    "rule",
+    [ConnectionError, (ValueError, OSError), [ValueError, OSError], lambda error: str(error) == "lost"],
+    ids=["class", "tuple", "list", "rule"],
 )
 @pytest.mark.parametrize("stored", [True, False])
 def test_what_certainly_did_nothing_is_called_again(run: Sync, saver: Saver, stored: bool, rule: Any) -> None:
@@ -427,16 +482,25 @@ def test_a_time_out_leaves_the_outcome_unknown(saver: Saver) -> None:
 
     async def slow() -> None:
         calls.append("slow")
-        await asyncio.sleep(30)
+        await later(61)
 
     async def node(state: Any) -> None:
         await aonce("slow", slow)
 
-    options = {"n": {"timeout": TimeoutPolicy(run_timeout=0.05), "retry_policy": AGAIN}}
+    options = {"n": {"timeout": TimeoutPolicy(run_timeout=60), "retry_policy": AGAIN}}
     graph = build({"n": node}, chain("n"), saver, options=options)
     with pytest.raises(UnknownOutcomeError):
         asyncio.run(graph.ainvoke({}, CONFIG))
     assert calls == ["slow"]
+
+
+def test_without_a_saver_the_same_results_are_refused() -> None:
+    world = World()
+    graph = build({"n": lambda state: once("k", world.do, "ann", [object()])}, chain("n"))
+    with pytest.raises(UnstorableValueError, match="the call was made") as caught:
+        graph.invoke({})
+    assert (caught.value.node, caught.value.key, caught.value.path) == ("n", "k", "$[0]")
+    assert world.calls == ["ann"]
 
 
 def test_a_result_that_cannot_be_stored_is_an_unknown_outcome(run: Sync, saver: Saver) -> None:
@@ -523,6 +587,54 @@ def test_a_key_is_a_name(key: Any, kind: type[Exception]) -> None:
     graph = build({"n": lambda state: once(key, print)}, chain("n"))
     with pytest.raises(kind, match="the key is"):
         graph.invoke({})
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (5, {}, r"once\('k', 5\): give it the function to call"),
+        (None, {}, r"once\('k', None\): give it the function to call"),
+        ("do", {"on_unknown": 5}, r"on_unknown=5\): on_unknown is a function"),
+        ("do", {"on_unknown": False}, r"on_unknown=False\): on_unknown is a function"),
+        ("do", {"retry_on": [ConnectionError, "OSError"]}, r"once\(\): retry_on is \["),
+        ("do", {"retry_on": ConnectionError()}, r"once\(\): retry_on is ConnectionError\("),
+        ("do", {"retry_on": int}, r"once\(\): retry_on is <class 'int'>"),
+        ("do", {"retry_on": None}, r"once\(\): retry_on is None"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_it_begins(
+    run: Sync, saver: Saver, function: Any, options: Any, message: str
+) -> None:
+    world = World(ConnectionError("lost"))
+
+    def node(state: Any) -> dict[str, Any]:
+        return {"log": [once("k", world.do if function == "do" else function, 1, **options)]}
+
+    async def anode(state: Any) -> dict[str, Any]:
+        return {"log": [await aonce("k", world.ado if function == "do" else function, 1, **options)]}
+
+    graph = build({"n": anode if run.is_async else node}, chain("n"), saver)
+    with pytest.raises(TypeError, match=message):
+        run.invoke(graph, {}, CONFIG)
+    assert world.calls == records(saver, graph) == []
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_rule_that_fails_does_not_hide_the_error(run: Sync, saver: Saver, stored: bool) -> None:
+    error = ConnectionError("lost")
+    world = World(error)
+
+    def rule(error: Exception) -> bool:
+        raise KeyError("in the rule")
+
+    node = node_of(run, world, nothing, retry_on=rule)
+    graph = build({"n": node}, chain("n"), saver if stored else None)
+    with pytest.raises(KeyError, match="in the rule") as caught:
+        run.invoke(graph, {}, CONFIG)
+    assert caught.value.__cause__ is error
+    assert world.calls == ["ann"]
+    if stored:
+        assert records(saver, graph) == [("mail", False, None, "ConnectionError: lost")]
 
 
 def test_outside_of_a_node_it_is_an_error() -> None:

@@ -155,6 +155,7 @@ def build(saver: Saver | None, cache: Cache) -> CompiledGraph[State, User, Order
     graph.add_node("draft", private, input_schema=Draft, defer=True)
     graph.add_node(number)
     graph.add_node(later, retry_policy=RetryPolicy(max_attempts=2, retry_on=(ValueError, KeyError)), timeout=1.5)
+    RetryPolicy(retry_on=[ValueError, KeyError])
     graph.add_node(wanting, error_handler=recover, metadata={"owner": "Ann"}, destinations=["whole"])
     graph.add_node(only_writer).add_node(config_as_dict).add_node(defaults)
     graph.add_node("object", Reader()).add_node("method", Reader().method)

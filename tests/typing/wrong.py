@@ -231,7 +231,7 @@ RetryPolicy(3)  # error
 RetryPolicy(max_attempts="3")  # error
 RetryPolicy(initial_interval="1s")  # error
 RetryPolicy(retry_on=ValueError())  # error
-RetryPolicy(retry_on=[ValueError])  # error
+RetryPolicy(retry_on=["ValueError"])  # error
 TimeoutPolicy(run_timeout="1s")  # error
 TimeoutPolicy(refresh_on="never")  # error
 CachePolicy(ttl="1h")  # error
