@@ -12,6 +12,7 @@ from laws import NAMES, Count, resumed
 from seeded_bugs import BUGS
 
 from minigraph.testing import laws, saver_checks
+from minigraph.testing.oracle import Table
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "how-it-is-tested.md").read_text(encoding="utf-8")
@@ -92,3 +93,12 @@ def test_a_tally_shows_what_broke() -> None:
     tally = Tally(1, 4)
     tally.add(Tally(1, 3, lost=["x"], twice=["y"]))
     assert tally.lines("all") == ["| all | 2 | 7 | 1 | 1 |", "  lost: x", "  done twice: y"]
+
+
+def test_the_page_of_parity_shows_no_difference() -> None:
+    page = (ROOT / "docs" / "parity.md").read_text(encoding="utf-8")
+    table = Table.read(page)
+    drawn = re.search(r"^(\d+) programs, seeds", page, re.MULTILINE)
+    assert drawn is not None
+    assert table.compared + sum(table.outside.values()) == int(drawn[1]) > 20_000
+    assert "| differences | 0 |" in page
