@@ -61,9 +61,11 @@ BUGS = (
     Bug(
         "Writes are merged in the order in which tasks finish",
         "minigraph.run:Run._complete",
-        "new = merge(self.graph, old, pairs, stamp(old, self.scope))",
+        "new = merge(self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)))",
         "pairs.sort(key=lambda pair: [*position.results].index(pair[0].id))\n"
-        "            new = merge(self.graph, old, pairs, stamp(old, self.scope), in_order=True)",
+        "            new = merge(\n"
+        "                self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)), in_order=True\n"
+        "            )",
     ),
     Bug(
         "A join forgets the sources that it has seen",
@@ -195,8 +197,8 @@ BUGS = (
     ),
     Bug(
         "A write does not look at the revision of the head",
-        "minigraph.checkpoint.saver:TableSaver.put",
-        "if revision != write.revision:",
+        "minigraph.checkpoint.saver:TableSaver._put",
+        "if revision != write.revision or (known is not None and known.number != number):",
         "if False:",
     ),
     Bug(
@@ -213,21 +215,20 @@ BUGS = (
         "yield Save(write, background",
         "if new and results:\n"
         "                    yield Save(msgspec.structs.replace(write, results=()))\n"
-        "                    position.revision += 1\n"
-        "                    write = msgspec.structs.replace(write, checkpoints=(), revision=position.revision)\n"
+        "                    write = msgspec.structs.replace(write, checkpoints=(), revision=write.end)\n"
         "                yield Save(write, background",
     ),
     Bug(
         "A write that fails half-way is not taken back",
         "minigraph.checkpoint.memory:_MemoryTables.take_back",
-        "for sequence in self.added:",
-        "for sequence in ():",
+        "for number in self.added:",
+        "for number in ():",
     ),
     Bug(
         "A file keeps the first result of a task",
-        "minigraph.checkpoint.sqlite:_SqliteTables.add_result",
-        "INSERT OR REPLACE",
-        "INSERT OR IGNORE",
+        "minigraph.checkpoint.sqlite:_SqliteTables.after",
+        "?2) ORDER BY place",
+        "?2) ORDER BY place DESC",
     ),
     Bug(
         "A replay clears the results of the step that it repeats",

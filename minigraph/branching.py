@@ -34,7 +34,7 @@ def forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) 
     A plain replay runs every task again. With `answers` only the tasks whose questions are answered run again.
     """
     old = stored.checkpoint
-    checkpoint = branch(old)
+    checkpoint = branch(scope, old, stored.revision + 1)
     renamed = dict(zip((task.id for task in old.due), checkpoint.due, strict=True))
     position = Position(checkpoint, {}, stored.revision, [NewCheckpoint(checkpoint, old)], stored=old)
     if answers:
@@ -45,16 +45,16 @@ def forked(scope: Scope, stored: Stored, answers: dict[str, Any] | None = None) 
     return position
 
 
-def branch(old: Checkpoint) -> Checkpoint:
-    """A copy of a checkpoint as its child: the same state and tasks under new ids."""
-    new = stamp(old)
+def branch(scope: Scope, old: Checkpoint, revision: int) -> Checkpoint:
+    """A copy of a checkpoint as its child, to be stored as this revision: the same state and tasks under new ids."""
+    new = stamp(scope, revision)
     return msgspec.structs.replace(
         old,
         id=new.id,
         parent_id=old.id,
         step=old.step + 1,
         source="fork",
-        created_at=new.created_at,
+        created=new.created,
         due=tuple(msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t in old.due),
     )
 
@@ -227,7 +227,7 @@ class _Move:
     ) -> Generator[Effect, Any, None]:
         scope = dataclasses.replace(self.scope, namespace=new_namespace)
         old = stored.checkpoint
-        checkpoint = msgspec.structs.replace(branch(old), parent_id=None, owner=owner)
+        checkpoint = msgspec.structs.replace(branch(scope, old, 1), parent_id=None, owner=owner)
         renamed = dict(zip((task.id for task in old.due), checkpoint.due, strict=True))
         results: dict[str, Result] = {}
         for result in stored.results:

@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.channels import shallow_copy
 from minigraph.context import Scope
-from minigraph.identifiers import timestamp
+from minigraph.identifiers import now, time_text
 from minigraph.records import Checkpoint, Failed, Finished, Paused
 from minigraph.state import ROOT
 from minigraph.structure import Graph
@@ -41,7 +41,7 @@ def chunks(kind: str, step: int, payload: Any, modes: Sequence[str]) -> list[tup
         if mode not in _KINDS[kind]:
             continue
         if mode == "debug":
-            shown.append((mode, {"step": step, "timestamp": timestamp(), "type": kind, "payload": payload}))
+            shown.append((mode, {"step": step, "timestamp": time_text(now()), "type": kind, "payload": payload}))
         else:
             shown.append((mode, payload))
     return shown

@@ -1,4 +1,4 @@
-"""Identifiers: checkpoint ids sort by age along a chain; task and interrupt ids are derived, the same on a re-run."""
+"""Identifiers: a checkpoint's id begins with its revision; task and interrupt ids are derived, the same on a re-run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import re
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 
-_INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
+_CHECKPOINT_ID = re.compile(r"[0-9a-f]{32}")
+_INTERRUPT_ID = _CHECKPOINT_ID
 
 
-def new_checkpoint_id(parent_id: str | None) -> str:
-    """A fresh id of 32 hexadecimal digits that sorts after its parent's, even where the clock went backwards."""
-    stamp = time.time_ns()
-    if parent_id is not None:
-        stamp = max(stamp, int(parent_id[:16], 16) + 1)
-    return f"{stamp:016x}{os.urandom(8).hex()}"
+def new_checkpoint_id(revision: int) -> str:
+    """A fresh id for the checkpoint of a write: 16 hexadecimal digits of its revision, so that it sorts by age in its
+    thread and is found there without an index, and 16 of chance."""
+    return f"{revision:016x}{os.urandom(8).hex()}"
 
 
 def derived_checkpoint_id(owner: str, number: int) -> str:
@@ -24,13 +24,43 @@ def derived_checkpoint_id(owner: str, number: int) -> str:
     return f"{number:016x}{_digest(owner)[:16]}"
 
 
-def timestamp() -> str:
-    """Now, as ISO 8601 in UTC. A label for people; nothing is ordered by it."""
-    return datetime.now(UTC).isoformat()
+def parts_of_checkpoint_id(checkpoint_id: str) -> tuple[int, bytes] | None:
+    """The revision and the random half of an id; None for a text that is none."""
+    if _CHECKPOINT_ID.fullmatch(checkpoint_id) is None:
+        return None
+    return int(checkpoint_id[:16], 16), bytes.fromhex(checkpoint_id[16:])
 
 
+def mark_of(checkpoint_id: str, revision: int) -> bytes | None:
+    """The random half of an id; None for one that does not begin with the revision."""
+    try:
+        mark = bytes.fromhex(checkpoint_id[16:])
+    except ValueError:
+        return None
+    return mark if len(mark) == 8 and checkpoint_id == joined_checkpoint_id(revision, mark) else None
+
+
+def joined_checkpoint_id(revision: int, mark: bytes) -> str:
+    """The id with this revision and random half."""
+    return f"{revision:016x}{mark.hex()}"
+
+
+def now() -> int:
+    """Milliseconds since 1970. A label for people; nothing is ordered by it."""
+    return time.time_ns() // 1_000_000
+
+
+def time_text(milliseconds: int) -> str:
+    """A time in milliseconds since 1970 as ISO 8601, UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+@lru_cache(1024)
 def task_id(checkpoint_id: str, node: str, index: int, is_send: bool) -> str:
-    """The id of a task first listed by a checkpoint: the same on every re-run, another one on a fork."""
+    """The id of a task first listed by a checkpoint: the same on every re-run, another one on a fork.
+
+    The last ones are remembered: a saver compares the ids of a new checkpoint's tasks with what they derive from.
+    """
     return _digest(checkpoint_id, node, "send" if is_send else "edge", str(index))
 
 

@@ -122,14 +122,15 @@ def input_position(scope: Scope, stored: Stored | None, given: Any) -> Position:
     graph = scope.graph
     read_update(graph, START, given)  # refused input leaves a stored thread as it was
     base = None if stored is None else stored.checkpoint
-    new = stamp(base, scope)
+    revision = 0 if stored is None else stored.revision
+    new = stamp(scope, revision + 1)
     full = {join.name for join in graph.joins if base and len(base.joins.get(join.name, ())) == len(join.sources)}
     checkpoint = Checkpoint(
         id=new.id,
         parent_id=None if base is None else base.id,
         step=-1 if base is None else base.step + 1,
         source="input",
-        created_at=new.created_at,
+        created=new.created,
         values=graph.initial_values() if base is None else base.values,
         due=(Task(task_id(new.id, START, 0, True), START, 0, _own(given)),),
         joins={} if base is None else {name: seen for name, seen in base.joins.items() if name not in full},
@@ -137,7 +138,6 @@ def input_position(scope: Scope, stored: Stored | None, given: Any) -> Position:
         owner=scope.owner,
         metadata=metadata_from(scope),
     )
-    revision = 0 if stored is None else stored.revision
     return Position(checkpoint, {}, revision, [NewCheckpoint(checkpoint, base)], stored=base)
 
 
@@ -216,7 +216,7 @@ def _apply_command(scope: Scope, position: Position, command: Command[Any]) -> N
     update = read_update(scope.graph, START, command)
     task = Task("", START)
     result = Finished("", START, tuple(update.writes), tuple(update.targets), follow_edges=False)
-    new = edited(scope.graph, old, [(task, result)], old.due, stamp(old))
+    new = edited(scope.graph, old, [(task, result)], old.due, stamp(scope, position.next_revision(scope)))
     move(position, new)
 
 
@@ -306,8 +306,9 @@ def _answered(scope: Scope, position: Position, answers: dict[str, Any]) -> Gene
             position.unsaved_results = [r for r in position.unsaved_results if r[1].task_id != result.task_id]
             position.unsaved_results.append((position.checkpoint.id, changed))
     if position.unsaved_results and scope.saver is not None and scope.durability != "exit":
-        yield Save(write_of(scope, position, position.unsaved, position.unsaved_results))
-        position.revision += 1
+        write = write_of(scope, position, position.unsaved, position.unsaved_results)
+        yield Save(write)
+        position.revision = write.end
         position.unsaved, position.unsaved_results, position.carried = [], [], []
         position.stored = position.checkpoint
     return position

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from minigraph.identifiers import time_text
 from minigraph.types import UNSET, Interrupt, Send, Unset
 
 START_NODE = "__start__"
@@ -111,14 +112,14 @@ class Checkpoint(msgspec.Struct, frozen=True):
     "fork" (a branch from an older checkpoint). `joins` maps a list edge ("a+b:c") to the sources seen so far.
     `deferred` are triggered nodes that wait until nothing else is due. `ran` are the nodes whose results made this
     state. `written` is kept by child graphs only: what they hand back to their parent, write by write. `owner` is the
-    parent task a child run belongs to. `created_at` is a label (ISO 8601, UTC); the order is the saver's.
+    parent task a child run belongs to. `created` is a label (milliseconds since 1970); the order is that of the writes.
     """
 
     id: str
     parent_id: str | None
     step: int
     source: str
-    created_at: str
+    created: int
     values: dict[str, Any]
     due: tuple[Task, ...] = ()
     deferred: tuple[str, ...] = ()
@@ -127,6 +128,11 @@ class Checkpoint(msgspec.Struct, frozen=True):
     written: tuple[tuple[str, Any], ...] = ()
     owner: str = ""
     metadata: dict[str, Any] = {}
+
+    @property
+    def created_at(self) -> str:
+        """When it was made, as ISO 8601 in UTC."""
+        return time_text(self.created)
 
 
 class Ancestor(msgspec.Struct, frozen=True):
@@ -173,9 +179,10 @@ class Write(msgspec.Struct, frozen=True):
     """Everything that one transaction stores for one thread and namespace.
 
     `revision` is the revision of the head that the writer saw (0: there was none). If the stored one differs, nothing
-    is stored and ThreadConflictError is raised. Otherwise the checkpoints are added in order, the results are
-    inserted or replaced by (checkpoint id, task id), the head moves to the last new checkpoint (if any) and the
-    revision grows by one.
+    is stored and ThreadConflictError is raised. Otherwise the checkpoints are added in order, each under the next
+    revision, which its id must begin with (`identifiers.new_checkpoint_id`); the last one is the new head. A write
+    without checkpoints takes one revision. The results, by (checkpoint id, task id), belong to the checkpoint that was
+    the head or to new ones, and replace earlier ones of their task.
     """
 
     thread_id: str
@@ -188,6 +195,11 @@ class Write(msgspec.Struct, frozen=True):
     carried: tuple[Carried, ...] = ()
     """Records of `once()` calls to copy to tasks of this namespace."""
 
+    @property
+    def end(self) -> int:
+        """The revision of the thread after this write."""
+        return self.revision + max(1, len(self.checkpoints))
+
 
 class Stored(msgspec.Struct, frozen=True):
     """A checkpoint as stored, with the results recorded for its due tasks and the thread's head at reading time."""
@@ -196,7 +208,6 @@ class Stored(msgspec.Struct, frozen=True):
     results: tuple[Result, ...]
     head_id: str
     revision: int
-    sequence: int
 
 
 def without_untracked(write: Write, untracked: frozenset[str]) -> Write:

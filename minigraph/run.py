@@ -23,7 +23,7 @@ from minigraph.errors import (
     UnstorableValueError,
     listing,
 )
-from minigraph.identifiers import derived_checkpoint_id, new_checkpoint_id, same_call, timestamp
+from minigraph.identifiers import derived_checkpoint_id, new_checkpoint_id, now, same_call
 from minigraph.records import (
     Carried,
     Checkpoint,
@@ -57,18 +57,21 @@ class Position:
     stored: Checkpoint | None = None
     """The last checkpoint that is stored, for durability "exit"."""
 
+    def next_revision(self, scope: Scope) -> int:
+        """The revision that the next checkpoint is stored as; with durability "exit" only the last one is stored."""
+        only_last = scope.durability == "exit" and scope.saver is not None
+        return self.revision + 1 + (0 if only_last else len(self.unsaved))
 
-def stamp(parent: Checkpoint | None, scope: Scope | None = None) -> Stamp:
-    """The id and the time label of a new checkpoint.
+
+def stamp(scope: Scope, revision: int) -> Stamp:
+    """The id and the time label of a new checkpoint, which is to be stored as this revision.
 
     A child run that stores nothing starts over when its parent resumes; its ids are the same then, so that answers
     find their questions.
     """
-    if scope is not None and scope.saver is None and scope.owner:
-        return Stamp(
-            derived_checkpoint_id(same_call(scope.owner), 0 if parent is None else parent.step + 2), timestamp()
-        )
-    return Stamp(new_checkpoint_id(None if parent is None else parent.id), timestamp())
+    if scope.saver is None and scope.owner:
+        return Stamp(derived_checkpoint_id(same_call(scope.owner), revision), now())
+    return Stamp(new_checkpoint_id(revision), now())
 
 
 class Run:
@@ -271,7 +274,7 @@ class Run:
         position, old = self.position, self.position.checkpoint
         pairs = [(task, result) for task in due if isinstance(result := position.results[task.id], Finished)]
         try:
-            new = merge(self.graph, old, pairs, stamp(old, self.scope))
+            new = merge(self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)))
         except Exception as error:
             yield from self._refuse_step(jobs, error)
             raise
@@ -335,6 +338,7 @@ class Run:
         """Stores what is not stored yet; with durability "exit" only at the end."""
         position, saver = self.position, self.scope.saver
         if saver is None:
+            position.revision += len(position.unsaved)
             position.unsaved, position.unsaved_results = [], []
             return
         if self.scope.durability == "exit" and not last:
@@ -350,7 +354,7 @@ class Run:
                 yield Save(write, background=self.scope.durability == "async" and not last)
             except UnstorableValueError as error:
                 raise _name_writer(error, write) from error
-            position.revision += 1
+            position.revision = write.end
             position.stored = position.checkpoint
         if last and self.scope.durability == "async":
             yield Settle()

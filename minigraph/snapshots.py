@@ -198,7 +198,7 @@ def update(
 
 
 def _new_thread(scope: Scope) -> Position:
-    empty = Checkpoint("", None, -1, "update", "", scope.graph.initial_values(), metadata=metadata_from(scope))
+    empty = Checkpoint("", None, -1, "update", 0, scope.graph.initial_values(), metadata=metadata_from(scope))
     return Position(empty)
 
 
@@ -229,7 +229,13 @@ def _superstep(scope: Scope, position: Position, updates: Sequence[StateUpdate],
         finished += [(task, r) for task in kept if isinstance(r := position.results.get(task.id), Finished)]
         kept, in_order = [], False  # every other task of the step has finished: the step is complete with this update
     new = edited(
-        graph, old, finished, kept, stamp(old if old.id else None), drop_deferred=not at_head, in_order=in_order
+        graph,
+        old,
+        finished,
+        kept,
+        stamp(scope, position.next_revision(scope)),
+        drop_deferred=not at_head,
+        in_order=in_order,
     )
     if old.id == "":
         new = msgspec.structs.replace(new, parent_id=None)
@@ -248,15 +254,15 @@ def move_from(position: Position, new: Checkpoint) -> None:
 def _closed(scope: Scope, position: Position, item: StateUpdate) -> Checkpoint:
     """as_node=END ends the step with what has finished; "__copy__" makes a sibling copy."""
     old = position.checkpoint
-    new = stamp(old if old.id else None)
+    revision = position.next_revision(scope)
     if item.values is not None:
         raise InvalidUpdateError(
             f"update_state(as_node={item.as_node!r}) takes no values; pass None", node=item.as_node
         )
     if item.as_node == "__copy__":
-        return branch(old)
+        return branch(scope, old, revision)
     finished = [(t, r) for t in old.due if isinstance(r := position.results.get(t.id), Finished)]
-    return edited(scope.graph, old, finished, (), new, drop_deferred=True)
+    return edited(scope.graph, old, finished, (), stamp(scope, revision), drop_deferred=True)
 
 
 def _due_task(checkpoint: Checkpoint, node: str, task_id: str | None) -> Task | None:

@@ -16,7 +16,7 @@ class Stamp(NamedTuple):
     """What a new checkpoint cannot derive from its parent."""
 
     id: str
-    created_at: str
+    created: int
 
 
 def merge(
@@ -55,7 +55,7 @@ def merge(
         parent_id=checkpoint.id,
         step=checkpoint.step + 1,
         source=source,
-        created_at=stamp.created_at,
+        created=stamp.created,
         values=values,
         due=(*kept, *due_tasks(stamp.id, names, sends)),
         deferred=tuple(sorted(deferred)),

@@ -21,6 +21,7 @@ from minigraph.testing import CrashLawError, CrashReport, build, crash_everywher
 from minigraph.testing.building import Flaky
 from minigraph.testing.crashing import Crash, CrashingSaver, PassingSaver
 from minigraph.testing.programs import Input, Program, answer_to, input_of
+from minigraph.testing.saver_parts import named_id
 from minigraph.testing.traces import run
 
 Mode = Literal["sync", "async"]
@@ -110,7 +111,7 @@ class Forgetful(PassingSaver):
     def put(self, write: Write) -> int:
         kept = tuple(pair for pair in write.results if not isinstance(pair[1], Finished))
         self.inner.put(Write(write.thread_id, write.namespace, write.revision, write.checkpoints, kept, write.removed))
-        return write.revision + 1
+        return write.end
 
 
 def test_a_finished_task_that_runs_again_is_noticed() -> None:
@@ -379,8 +380,9 @@ def test_an_async_node_that_depends_on_the_past_is_noticed() -> None:
 def test_writes_under_way_when_the_process_dies_are_noted_and_their_caller_dies() -> None:
     async def both() -> list[Any]:
         saver = CrashingSaver(Twins(InMemorySaver()), 1, "after")
-        new = [NewCheckpoint(Checkpoint(name, None, 0, "input", "", {}), None) for name in ("a", "b")]
-        done = [(("a", Finished("t1", "n")),), (("b", Finished("t2", "n")),)]
+        ids = [named_id(1, "a"), named_id(1, "b")]
+        new = [NewCheckpoint(Checkpoint(name, None, 0, "input", 0, {}), None) for name in ids]
+        done = [((ids[0], Finished("t1", "n")),), ((ids[1], Finished("t2", "n")),)]
         writes = [Write("t", name, 0, (point,), result) for name, point, result in zip("ab", new, done, strict=True)]
         found = await asyncio.gather(*map(saver.aput, writes), return_exceptions=True)
         assert saver.finished == {("t", "t1"), ("t", "t2")}
@@ -394,8 +396,9 @@ def test_writes_under_way_when_the_process_dies_are_noted_and_their_caller_dies(
 def test_a_write_that_is_cancelled_is_noted() -> None:
     async def cancelled() -> CrashingSaver:
         saver = CrashingSaver(Twins(InMemorySaver()))
-        new = NewCheckpoint(Checkpoint("a", None, 0, "input", "", {}), None)
-        task = asyncio.ensure_future(saver.aput(Write("t", "", 0, (new,), (("a", Finished("t1", "n")),))))
+        new = NewCheckpoint(Checkpoint(named_id(1), None, 0, "input", 0, {}), None)
+        done = (new.checkpoint.id, Finished("t1", "n"))
+        task = asyncio.ensure_future(saver.aput(Write("t", "", 0, (new,), (done,))))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minigraph.checkpoint import delta
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.rows import join_changes, read_changes
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, UnstorableValueError
 
@@ -23,14 +23,15 @@ def exact(value: Any) -> str:
     return repr(value)
 
 
-def stored(found: delta.Difference) -> delta.Keys:
-    return read_changes(pack([found.keys, {}]))[0]
+def stored(keys: delta.Keys) -> delta.Keys:
+    """A delta as it is read."""
+    return msgspec.msgpack.decode(pack(keys), type=dict[str, list[msgspec.Raw]])
 
 
 def rebuilt(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    start = stored(delta.complete(codec.encode, old))
+    start = stored(delta.complete(codec.encode, old).keys)
     found = delta.difference(codec.encode, old, new)
-    return delta.apply(codec.decode, [stored(found)] if found.complete else [start, stored(found)])
+    return delta.apply(codec.decode, [stored(found.keys)] if found.complete else [start, stored(found.keys)])
 
 
 atoms = st.sampled_from([0, 1, True, False, 1.0, 0.0, -0.0, None, "", "a", b"a", (1,), (True,), [1], [True], {"a": 1}])
@@ -76,17 +77,24 @@ def test_a_delta_leads_exactly_from_one_state_to_the_other(old: dict[str, Any], 
 
 @given(histories())
 def test_a_chain_of_deltas_and_its_composition_lead_to_the_same_state(history: list[dict[str, Any]]) -> None:
-    blobs = [pack([delta.complete(codec.encode, history[0]).keys, {}])]
+    parts = [stored(delta.complete(codec.encode, history[0]).keys)]
     for old, new in pairwise(history):
         found = delta.difference(codec.encode, old, new)
-        blobs = [*([] if found.complete else blobs), pack([found.keys, {}])]
-        applied = delta.apply(codec.decode, [read_changes(blob)[0] for blob in blobs])
-        assert exact(applied) == exact(new)
-        whole = delta.apply(codec.decode, [read_changes(join_changes(blobs))[0]])
-        assert exact(whole) == exact(new)
-        if len(blobs) > 2:
-            spanned = [blobs[0], join_changes(blobs[1:])]
-            assert exact(delta.apply(codec.decode, [read_changes(blob)[0] for blob in spanned])) == exact(new)
+        parts = [*([] if found.complete else parts), stored(found.keys)]
+        assert exact(delta.apply(codec.decode, parts)) == exact(new)
+        assert exact(delta.apply(codec.decode, [stored(delta.compose(parts))])) == exact(new)
+        if len(parts) > 2:
+            spanned = [parts[0], stored(delta.compose(parts[1:]))]
+            assert exact(delta.apply(codec.decode, spanned)) == exact(new)
+
+
+@given(histories())
+def test_states_folded_forward_are_the_same_and_stay_as_they_are(history: list[dict[str, Any]]) -> None:
+    folded = [delta.advance(codec.decode, {}, stored(delta.complete(codec.encode, history[0]).keys))]
+    for old, new in pairwise(history):
+        found = delta.difference(codec.encode, old, new)
+        folded.append(delta.advance(codec.decode, {} if found.complete else folded[-1], stored(found.keys)))
+    assert [exact(state) for state in folded] == [exact(state) for state in history]
 
 
 @given(histories())
@@ -102,7 +110,7 @@ def test_the_tracked_size_is_the_size_of_the_whole_state(history: list[dict[str,
 def operations(old: Any, new: Any) -> list[Any]:
     """The operations of one key, with decoded payloads."""
     found = delta.difference(codec.encode, {"k": old}, {"k": new}).keys.get("k", [])
-    return [part if type(part) is int or part is None else codec.decode(part) for part in found]
+    return [codec.decode(part) if type(part) is msgspec.Raw else part for part in found]
 
 
 SHARED = {"who": "user"}
@@ -174,4 +182,6 @@ def test_a_refused_item_is_named_by_its_place_in_the_list() -> None:
 )
 def test_changes_that_do_not_fit_are_a_decode_error(keys: dict[str, Any]) -> None:
     with pytest.raises(DecodeError):
-        delta.apply(codec.decode, [read_changes(pack([keys, {}]))[0]])
+        delta.apply(codec.decode, [stored(keys)])
+    with pytest.raises(DecodeError):
+        delta.advance(codec.decode, {}, stored(keys))

@@ -43,6 +43,7 @@ from minigraph.testing import (
 )
 from minigraph.testing.building import Flaky
 from minigraph.testing.crashing import PassingSaver
+from minigraph.testing.saver_parts import named_id
 from minigraph.testing.strategies import inputs_for
 
 
@@ -268,7 +269,7 @@ class Reordering(PassingSaver):
 
     def history(self, thread_id: str, namespace: str, **options: Any) -> Iterator[Stored]:
         found = list(self.inner.history(thread_id, namespace, **options))
-        yield from sorted(found, key=lambda stored: (stored.checkpoint.step, stored.sequence), reverse=True)
+        yield from sorted(found, key=lambda stored: (stored.checkpoint.step, stored.checkpoint.id), reverse=True)
 
 
 def pair(saver: Saver) -> CompiledGraph:
@@ -388,7 +389,7 @@ def test_lockstep_savers_conform() -> None:
     assert saver_conformance(lambda: LockstepSaver(InMemorySaver(), SqliteSaver(":memory:")))
     first, second = InMemorySaver(), InMemorySaver()
     both = LockstepSaver(first, second)
-    both.put(Write("t", "", 0, (NewCheckpoint(Checkpoint("c", None, 0, "input", "", {}), None),)))
+    both.put(Write("t", "", 0, (NewCheckpoint(Checkpoint(named_id(1, "c"), None, 0, "input", 0, {}), None),)))
     second.delete_thread("t")
     with pytest.raises(LawError, match="savers agree: get"):
         both.get("t", "")

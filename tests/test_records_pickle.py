@@ -67,7 +67,7 @@ FINISHED = Finished("1", "n", (("log", [1]),), ("z", Send("w", {"x": 1})), False
 PAUSED = Paused("1", "n", (QUESTION,), (), (QUESTION,), (("a", False),))
 FAILED = Failed("1", "n", "ValueError", "x", True, (QUESTION,), (0,), (), (), FINISHED)
 CHECKPOINT = Checkpoint(
-    "a", None, 2, "loop", "2026-01-01", {"log": [1]}, (EDGE_TASK, SEND_TASK), ("d",), {"a+b:c": ("a",)}, ("n",),
+    "a", None, 2, "loop", 1_767_225_600_000, {"log": [1]}, (EDGE_TASK, SEND_TASK), ("d",), {"a+b:c": ("a",)}, ("n",),
     (("log", [1]),), "owner", {"k": 1},
 )  # fmt: skip
 TASK_SHOT = TaskSnapshot("1", "n", ("node", "n"), None, (QUESTION,), None, {"log": [1]})
@@ -83,7 +83,7 @@ VALUES: list[Any] = [
     Carried("ns", "1", "2", 1, None),
     NewCheckpoint(CHECKPOINT, None, frozenset({"log"})),
     Write("t", "", 1, (NewCheckpoint(CHECKPOINT, CHECKPOINT),), (("a", PAUSED),), (("a", "1"),)),
-    Stored(CHECKPOINT, (FINISHED,), "a", 3, 4),
+    Stored(CHECKPOINT, (FINISHED,), "a", 3),
     Send("n", [1]),
     Command(update={"a": 1}, goto=[Send("n"), "z"], graph=Command.PARENT),
     Command(resume=None),

@@ -17,11 +17,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
-from minigraph.checkpoint.connections import APPLICATION_ID, SCHEMA_VERSION
+from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver, schema
+from minigraph.checkpoint.rows import read_body
 from minigraph.checkpoint.saver import TableSaver
+from minigraph.checkpoint.schema import APPLICATION_ID, SCHEMA_VERSION
 from minigraph.errors import DecodeError, StorageError, ThreadConflictError, UnstorableValueError
 from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Recorded, Result, Task, Write
+from minigraph.testing.saver_parts import name_of, named_id
 from minigraph.types import Interrupt, Send
 
 
@@ -41,10 +43,18 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TableSaver
             yield made
 
 
-def point(name: str, values: dict[str, Any], parent: Checkpoint | None = None, **others: Any) -> Checkpoint:
+def point(
+    revision: int, name: str, values: dict[str, Any], parent: Checkpoint | None = None, **others: Any
+) -> Checkpoint:
     step = -1 if parent is None else parent.step + 1
-    fields = {"source": "loop", "created_at": "2026-01-01T00:00:00+00:00", "due": (Task(f"{name}-task", "node"),)}
-    return Checkpoint(name, parent.id if parent else None, step=step, values=values, **{**fields, **others})
+    fields = {"source": "loop", "created": 1_767_225_600_123, "due": (Task(f"{name}-task", "node"),)}
+    place = (named_id(revision, name), parent.id if parent else None)
+    return Checkpoint(*place, step=step, values=values, **{**fields, **others})
+
+
+def c(number: int) -> str:
+    """The id of the checkpoint number `number` (from 0) of a thread without other writes."""
+    return named_id(number + 1, f"c{number}")
 
 
 class Thread:
@@ -59,7 +69,7 @@ class Thread:
     ) -> Checkpoint:
         before = self.head if parent == "head" else parent
         others.setdefault("name", f"c{self.revision}")
-        new = point(others.pop("name"), values, before, **others)
+        new = point(self.revision + 1, others.pop("name"), values, before, **others)
         write = Write(*self.place, self.revision, (NewCheckpoint(new, before),), results)
         self.revision = self.saver.put(write)
         self.head = new
@@ -74,15 +84,15 @@ class Thread:
 
 def done(head: Checkpoint | None, *writes: tuple[str, Any]) -> tuple[tuple[str, Result], ...]:
     """The result of the one task of a checkpoint."""
-    return () if head is None else ((head.id, Finished(f"{head.id}-task", "node", writes)),)
+    return () if head is None else ((head.id, Finished(f"{name_of(head.id)}-task", "node", writes)),)
 
 
 FULL = Checkpoint(
-    id="full",
+    id=named_id(1, "full"),
     parent_id=None,
     step=3,
     source="update",
-    created_at="2026-01-01T00:00:00+00:00",
+    created=1_767_225_600_123,
     values={"a": [1, (2,)], "b": {"c": {1}}},
     due=(Task("1", "x"), Task("2", "y", 3, None), Task("3", "z", 0, {"arg": (1,)})),
     deferred=("d", "e"),
@@ -100,15 +110,15 @@ def test_every_field_of_a_checkpoint_comes_back(saver: TableSaver) -> None:
     assert stored is not None
     assert stored.checkpoint == FULL
     assert repr(stored.checkpoint) == repr(FULL)
-    assert (stored.head_id, stored.revision, stored.results) == ("full", 1, ())
-    assert saver.get("t", "ns", "full") == stored
+    assert (stored.head_id, stored.revision, stored.results) == (FULL.id, 1, ())
+    assert saver.get("t", "ns", FULL.id) == stored
 
 
 def test_reads_of_what_is_not_there_create_nothing(saver: TableSaver) -> None:
     assert saver.get("t", "") is None
-    assert saver.get("t", "", "c0") is None
+    assert saver.get("t", "", c(0)) is None
     assert list(saver.history("t", "")) == []
-    assert list(saver.history("t", "", before="c0")) == []
+    assert list(saver.history("t", "", before=c(0))) == []
     assert list(saver.list({"configurable": {"thread_id": "t"}})) == []
     assert saver.namespaces("t") == []
     assert saver.recorded("t", "", "task") == ()
@@ -122,12 +132,14 @@ def test_a_write_on_another_revision_is_refused_and_stores_nothing(saver: TableS
     first = thread.add({"n": 1})
     for revision in (0, 2, -1):
         with pytest.raises(ThreadConflictError, match=r"'t'.*revision 1"):
-            saver.put(Write("t", "", revision, (NewCheckpoint(point("x", {}), None),), ((first.id, DONE),)))
+            saver.put(
+                Write("t", "", revision, (NewCheckpoint(point(revision + 1, "x", {}), None),), ((first.id, DONE),))
+            )
     stored = saver.get("t", "")
     assert stored is not None
-    assert (stored.head_id, stored.revision, stored.results) == ("c0", 1, ())
-    assert saver.get("t", "", "x") is None
-    assert saver.put(Write("t", "other", 0, (NewCheckpoint(point("x", {}), None),))) == 1
+    assert (stored.head_id, stored.revision, stored.results) == (c(0), 1, ())
+    assert saver.get("t", "", named_id(2, "x")) is None
+    assert saver.put(Write("t", "other", 0, (NewCheckpoint(point(1, "x", {}), None),))) == 1
 
 
 DONE = Finished("c0-task", "node", (("n", 1), ("m", [1, (2,)])), ("a", Send("b", {"x": 1})), False, True)
@@ -153,7 +165,7 @@ ALL_RESULTS: list[Result] = [
 def test_every_field_of_a_result_comes_back(saver: TableSaver, result: Result) -> None:
     thread = Thread(saver)
     thread.add({"n": 0})
-    thread.put(("c0", result))
+    thread.put((c(0), result))
     stored = saver.get("t", "")
     assert stored is not None
     assert stored.results == (result,)
@@ -164,31 +176,35 @@ def test_every_field_of_a_result_comes_back(saver: TableSaver, result: Result) -
 def test_results_are_replaced_by_task_removed_and_in_task_order(saver: TableSaver) -> None:
     thread = Thread(saver)
     thread.add({}, due=(Task("z", "n"), Task("a", "n"), Task("m", "n")))
-    thread.put(("c0", Finished("m", "n")), ("c0", Failed("a", "n", "E", "first")))
-    thread.put(("c0", Finished("a", "n", (("k", 1),))), ("c0", Finished("z", "n")))
+    thread.put((c(0), Finished("m", "n")), (c(0), Failed("a", "n", "E", "first")))
+    thread.put((c(0), Finished("a", "n", (("k", 1),))), (c(0), Finished("z", "n")))
     stored = saver.get("t", "")
     assert stored is not None
     assert [result.task_id for result in stored.results] == ["z", "a", "m"]
     assert stored.results[1] == Finished("a", "n", (("k", 1),))
-    thread.put(removed=(("c0", "a"), ("c0", "never there")))
+    thread.put(removed=((c(0), "a"), (c(0), "never there")))
     stored = saver.get("t", "")
     assert stored is not None
     assert [result.task_id for result in stored.results] == ["z", "m"]
-    with pytest.raises(StorageError, match="no checkpoint 'nowhere'"):
-        thread.put(("nowhere", Finished("a", "n")))
+    with pytest.raises(StorageError, match="nor comes with the write"):
+        thread.put((named_id(1, "nowhere"), Finished("a", "n")))
 
 
 def test_several_checkpoints_in_one_write(saver: TableSaver) -> None:
-    one, two = point("one", {"l": [1]}), None
-    two = point("two", {"l": [*one.values["l"], 2]}, one)
+    one = point(1, "one", {"l": [1]})
+    two = point(2, "two", {"l": [*one.values["l"], 2]}, one)
     result = Finished("one-task", "node", (("l", [2]),))
-    write = Write("t", "", 0, (NewCheckpoint(one, None), NewCheckpoint(two, one)), (("one", result),))
-    assert saver.put(write) == 1
+    write = Write("t", "", 0, (NewCheckpoint(one, None), NewCheckpoint(two, one)), ((one.id, result),))
+    assert saver.put(write) == 2
     assert [stored.checkpoint for stored in saver.history("t", "")] == [two, one]
     assert [stored.results for stored in saver.history("t", "")] == [(), (result,)]
-    with pytest.raises(StorageError, match="'one' is stored already"):
-        saver.put(Write("t", "", 1, (NewCheckpoint(point("new", {}), two), NewCheckpoint(one, None))))
-    assert saver.get("t", "", "new") is None
+    new = point(3, "new", {}, two)
+    for wrong in ("one", one.id, named_id(3, "x"), named_id(5, "x"), new.id.upper(), new.id + "00", ""):
+        other = msgspec.structs.replace(one, id=wrong)
+        with pytest.raises(StorageError, match="would be stored as revision 4"):
+            saver.put(Write("t", "", 2, (NewCheckpoint(new, two), NewCheckpoint(other, None))))
+    assert saver.get("t", "", new.id) is None
+    assert saver.put(Write("t", "", 2, (NewCheckpoint(new, two),))) == 3
 
 
 def test_a_refused_value_stores_nothing(saver: TableSaver) -> None:
@@ -198,7 +214,7 @@ def test_a_refused_value_stores_nothing(saver: TableSaver) -> None:
         thread.add({"n": 2, "l": [1, {"x": object()}]})
     assert (caught.value.key, caught.value.path) == ("l", "$[1].x")
     with pytest.raises(UnstorableValueError) as caught:
-        thread.put(("c0", Finished("c0-task", "node", (("k", {"f": print}),))))
+        thread.put((c(0), Finished("c0-task", "node", (("k", {"f": print}),))))
     assert (caught.value.key, caught.value.path) == ("k", "$.f")
     with pytest.raises(UnstorableValueError, match="metadata"):
         thread.add({"n": 2}, metadata={"when": (1,)})
@@ -245,15 +261,16 @@ def test_every_state_of_a_long_history_can_be_read(saver: TableSaver, change: st
     states = grow(saver, 150, CHANGES[change])
     found = list(saver.history("t", ""))
     assert [repr(stored.checkpoint.values) for stored in found] == [repr(state) for state in reversed(states)]
-    middle = saver.get("t", "", "c70")
+    middle = saver.get("t", "", c(70))
     assert middle is not None
     assert repr(middle.checkpoint.values) == repr(states[70])
     with saver._reading() as tables:
-        row = tables.at(found[0].sequence)
-        assert row is not None
-        assert row.rows <= 150 // 32 + 33
-        assert row.chain_bytes <= 2 * (row.state_bytes + 100)
-        assert len(tables.chain(row)) == row.rows
+        number = tables.log("t", "")
+        assert number is not None
+        chain = tables.chain(number, 150)
+        assert len(chain) <= 150 // 32 + 33
+        numbers = read_body(chain[-1]).numbers
+        assert numbers.chain_bytes <= 2 * (numbers.state_bytes + 100)
 
 
 def test_branches_have_states_of_their_own(saver: TableSaver) -> None:
@@ -264,9 +281,9 @@ def test_branches_have_states_of_their_own(saver: TableSaver) -> None:
     thread.add({"l": [1, 2, 4]}, parent=left)
     thread.add({"l": [1, 3, 5]}, parent=right)
     assert [state["l"] for state in thread.values()] == [[1, 3, 5], [1, 2, 4], [1, 3], [1, 2], [1]]
-    stored = saver.get("t", "", "c3")
+    stored = saver.get("t", "", c(3))
     assert stored is not None
-    assert (stored.head_id, stored.checkpoint.parent_id) == ("c4", "c1")
+    assert (stored.head_id, stored.checkpoint.parent_id) == (c(4), c(1))
 
 
 def test_written_of_child_graphs_is_kept(saver: TableSaver) -> None:
@@ -291,13 +308,14 @@ def test_results_of_a_finished_step_come_back_from_the_state_they_led_to(saver: 
     state = {"m": [0, message, 7], "d": {"a": 1, **entry}, "s": long, "p": plain, "i": [message], "n": 5}
     thread.add(state, (start.id, done))
     thread.add({**state, "m": []})
-    first = saver.get("t", "", "c0")
+    first = saver.get("t", "", c(0))
     assert first is not None
     assert first.results == (done,)
     with saver._reading() as tables:
-        (row,) = tables.results(first.sequence)
-        assert row.child == first.sequence + 1
-        assert len(row.body) < 110
+        number = tables.log("t", "")
+        assert number is not None
+        (row,) = tables.rows(number, 2, 2)
+        assert sum(map(len, read_body(row).results)) < 100
 
 
 def test_history_before_limit_and_filter(saver: TableSaver) -> None:
@@ -305,18 +323,18 @@ def test_history_before_limit_and_filter(saver: TableSaver) -> None:
     for number in range(6):
         labels: dict[str, Any] = {"even": number % 2 == 0, "n": number, "who": f"u{number % 3}", "l": [number % 2]}
         thread.add({"n": number}, metadata=labels, source="input" if number == 0 else "loop")
-    Thread(saver, namespace="ns").add({}, name="elsewhere", metadata={"n": 3})
+    Thread(saver, namespace="ns").add({}, name="other", metadata={"n": 3})
 
     def names(**arguments: Any) -> list[str]:
-        return [stored.checkpoint.id for stored in saver.history("t", "", **arguments)]
+        return [name_of(stored.checkpoint.id) for stored in saver.history("t", "", **arguments)]
 
     assert names() == ["c5", "c4", "c3", "c2", "c1", "c0"]
     assert names(limit=2) == ["c5", "c4"]
     assert names(limit=0) == []
-    assert names(before="c2") == ["c1", "c0"]
-    assert names(before="c0") == []
+    assert names(before=c(2)) == ["c1", "c0"]
+    assert names(before=c(0)) == []
     assert names(before="unknown") == []
-    assert names(before="c4", limit=1) == ["c3"]
+    assert names(before=c(4), limit=1) == ["c3"]
     assert names(filter={"source": "input"}) == ["c0"]
     assert names(filter={"step": 2}) == ["c3"]
     assert names(filter={"step": True}) == []
@@ -343,22 +361,22 @@ def test_list_shows_threads_and_namespaces(saver: TableSaver) -> None:
     thread.add({}, name="b1")
     Thread(saver, "a", "child").add({}, name="inner")
     every = list(saver.list())
-    assert [item.config["configurable"]["checkpoint_id"] for item in every] == ["inner", "b1", "b0", "c0"]
+    assert [name_of(item.config["configurable"]["checkpoint_id"]) for item in every] == ["inner", "b1", "b0", "c0"]
     assert every[3].checkpoint == first
     assert every[3].metadata == {"source": "loop", "step": -1, "who": "me"}
     assert every[3].parent_config is None
     assert every[1].parent_config == {
-        "configurable": {"thread_id": "b", "checkpoint_ns": "", "checkpoint_id": "b0"},
+        "configurable": {"thread_id": "b", "checkpoint_ns": "", "checkpoint_id": named_id(1, "b0")},
     }
 
     def names(place: dict[str, Any] | None, **arguments: Any) -> list[str]:
         config = None if place is None else {"configurable": place}
-        return [item.checkpoint.id for item in saver.list(config, **arguments)]
+        return [name_of(item.checkpoint.id) for item in saver.list(config, **arguments)]
 
     assert names({"thread_id": "a"}) == ["c0"]
     assert names({"thread_id": "a", "checkpoint_ns": "child"}) == ["inner"]
-    assert names({"thread_id": "b", "checkpoint_id": "b0"}) == ["b0"]
-    assert names({"thread_id": "b"}, before={"configurable": {"checkpoint_id": "b1"}}) == ["b0"]
+    assert names({"thread_id": "b", "checkpoint_id": named_id(1, "b0")}) == ["b0"]
+    assert names({"thread_id": "b"}, before={"configurable": {"checkpoint_id": named_id(2, "b1")}}) == ["b0"]
     assert names(None, limit=2) == ["inner", "b1"]
     assert names(None, filter={"who": "me"}) == ["c0"]
     assert saver.namespaces("a") == ["", "child"]
@@ -368,7 +386,7 @@ def test_delete_forgets_one_thread_only(saver: TableSaver) -> None:
     for name in ("a", "b"):
         thread = Thread(saver, name)
         thread.add({"n": 1}, name=f"{name}0")
-        thread.put((f"{name}0", Finished(f"{name}0-task", "node")))
+        thread.put((named_id(1, f"{name}0"), Finished(f"{name}0-task", "node")))
         saver.record(name, "", f"{name}0-task", Recorded("k", True, 1))
     saver.delete_thread("a")
     saver.delete_thread("a")
@@ -423,6 +441,8 @@ def test_prune_keeps_the_newest_readable(saver: TableSaver, keep: int) -> None:
     Thread(saver, "t", "child").add({"c": 1})
     Thread(saver, "other").add({"c": 1})
     expected = list(saver.history("t", ""))[: max(keep, 1)]
+    orphan = msgspec.structs.replace(expected[-1].checkpoint, parent_id=None)
+    expected[-1] = msgspec.structs.replace(expected[-1], checkpoint=orphan)
     saver.prune("t", keep=keep)
     assert list(saver.history("t", "")) == expected
     assert saver.get("t", "") == expected[0]
@@ -457,7 +477,7 @@ def test_once_records_are_stored_at_once_and_replaced_by_key(saver: TableSaver) 
 
 def test_async_twins_do_what_the_plain_methods_do(saver: TableSaver) -> None:
     async def work() -> None:
-        new = point("c0", {"n": 1})
+        new = point(1, "c0", {"n": 1})
         assert await saver.aput(Write("t", "", 0, (NewCheckpoint(new, None),))) == 1
         stored = await saver.aget("t", "")
         assert stored is not None
@@ -468,7 +488,7 @@ def test_async_twins_do_what_the_plain_methods_do(saver: TableSaver) -> None:
         await saver.aprune("u", keep=1)
         await saver.adelete_thread("t")
         assert await saver.aget("t", "") is None
-        assert await saver.aget("u", "", "c0") is not None
+        assert await saver.aget("u", "", c(0)) is not None
         with pytest.raises(ThreadConflictError):
             await saver.aput(Write("u", "", 0))
 
@@ -485,7 +505,7 @@ def test_a_cancelled_write_ends_before_the_cancellation_is_felt(tmp_path: Path) 
     started, go_on = threading.Event(), threading.Event()
 
     async def work() -> None:
-        task = asyncio.ensure_future(slow.aput(Write("t", "", 0, (NewCheckpoint(point("c0", {}), None),))))
+        task = asyncio.ensure_future(slow.aput(Write("t", "", 0, (NewCheckpoint(point(1, "c0", {}), None),))))
         await asyncio.to_thread(started.wait, 5)
         task.cancel()
         await asyncio.sleep(0)
@@ -538,7 +558,7 @@ def test_of_two_writers_exactly_one_wins_each_round(saver: TableSaver) -> None:
 
     def work(number: int) -> None:
         for revision in range(rounds):
-            new = NewCheckpoint(point(f"{revision}-{number}", {"by": number}), None)
+            new = NewCheckpoint(point(revision + 1, f"{revision}-{number}", {"by": number}), None)
             barrier.wait(10)
             try:
                 assert saver.put(Write("t", "", revision, (new,))) == revision + 1
@@ -558,14 +578,10 @@ def appended_bytes(saver: TableSaver, steps: int) -> int:
         message = {"who": "user", "number": number, "text": "x" * 270}
         values = {"m": [*values["m"], message]}
         thread.add(values, *done(thread.head, ("m", [message])))
-    total = 0
     with saver._reading() as tables:
-        for stored in saver.history("t", ""):
-            row = tables.at(stored.sequence)
-            assert row is not None
-            total += len(row.changes) + len(row.body)
-            total += sum(len(result.body) for result in tables.results(stored.sequence))
-    return total
+        log = tables.log("t", "")
+        assert log is not None
+        return sum(len(row.body) for row in tables.rows(log, 1, steps))
 
 
 def test_stored_bytes_grow_with_what_was_written() -> None:
@@ -609,8 +625,9 @@ def test_the_file_keeps_threads_between_programs_and_reads_by_hand(tmp_path: Pat
     row = connection.execute(
         "SELECT thread_id, checkpoint_id, step, source, metadata ->> 'who' FROM checkpoints"
     ).fetchone()
-    assert row == ("t", "c0", -1, "loop", "me")
-    assert connection.execute("SELECT thread_id, checkpoint_id, revision FROM heads").fetchall() == [("t", "c0", 1)]
+    assert row == ("t", c(0), -1, "loop", "me")
+    time = connection.execute("SELECT created_at, parent_id, revision FROM checkpoints").fetchone()
+    assert time == ("2026-01-01T00:00:00.123+00:00", None, 1)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
@@ -669,7 +686,7 @@ def test_a_read_only_database_can_be_read_and_refuses_writes(tmp_path: Path) -> 
     with SqliteSaver(connection) as saver:
         assert Thread(saver).values() == [{"n": 1}]
         with pytest.raises(StorageError, match="read-only"):
-            saver.put(Write("t", "", 1, (NewCheckpoint(point("c1", {}), None),)))
+            saver.put(Write("t", "", 1, (NewCheckpoint(point(2, "c1", {}), None),)))
         assert not connection.in_transaction
     connection.close()
 
@@ -681,11 +698,11 @@ def test_a_locked_file_is_an_error_after_the_time_out(tmp_path: Path) -> None:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageError, match="locked"):
-            saver.put(Write("t", "", 1, (NewCheckpoint(point("c1", {}), None),)))
+            saver.put(Write("t", "", 1, (NewCheckpoint(point(2, "c1", {}), None),)))
         assert Thread(saver).values() == [{"n": 1}]
         other.execute("ROLLBACK")
         other.close()
-        assert saver.put(Write("t", "", 1, (NewCheckpoint(point("c1", {}), None),))) == 2
+        assert saver.put(Write("t", "", 1, (NewCheckpoint(point(2, "c1", {}), None),))) == 2
 
 
 def test_a_given_connection_must_be_free_and_stays_open(tmp_path: Path) -> None:
@@ -744,30 +761,36 @@ def test_a_row_that_lost_its_base_is_a_decode_error(tmp_path: Path) -> None:
     with SqliteSaver(path) as saver:
         grow(saver, 40, CHANGES["append"])
     connection = sqlite3.connect(path)
-    connection.execute("DELETE FROM checkpoints WHERE base IS NULL")
+    connection.execute("DELETE FROM writes WHERE base IS NULL")
     connection.commit()
     connection.close()
     with SqliteSaver(path) as saver, pytest.raises(DecodeError, match="builds on is missing"):
         saver.get("t", "")
 
 
-def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_an_older_file_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "old.db"
     with SqliteSaver(path) as made:
         Thread(made).add({"n": 1})
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "DROP TABLE recorded;"
-            " CREATE TABLE recorded (thread_id, namespace, checkpoint_id, task_id, key, done, value);"
-            " PRAGMA user_version = 1"
-        )
+        connection.executescript(f"ALTER TABLE writes RENAME TO rows; PRAGMA user_version = {SCHEMA_VERSION - 2}")
+    steps = {SCHEMA_VERSION - 2: "ALTER TABLE rows RENAME TO halfway", SCHEMA_VERSION - 1: "broken"}
+    monkeypatch.setattr(schema, "MIGRATIONS", steps)
+    with pytest.raises(StorageError, match="syntax error"):
+        SqliteSaver(path)
+    with closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        assert "rows" in names, "a migration that fails changes nothing"
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION - 2,)
+    steps[SCHEMA_VERSION - 1] = "ALTER TABLE halfway RENAME TO writes"
     for _ in range(2):
         with SqliteSaver(path) as opened:
-            head = opened.get("t", "")
-            assert head is not None
-            assert head.checkpoint.values == {"n": 1}
-            opened.record("t", "", "task", Recorded("k", True, 1))
-            assert opened.recorded("t", "", "task") == (Recorded("k", True, 1),)
+            assert Thread(opened).values() == [{"n": 1}]
+    del steps[SCHEMA_VERSION - 2]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 2}")
+    with pytest.raises(StorageError, match=f"version {SCHEMA_VERSION - 2}, which this release .* cannot"):
+        SqliteSaver(path)
 
 
 def test_the_start_of_a_once_call_waits_for_the_disk(tmp_path: Path) -> None:

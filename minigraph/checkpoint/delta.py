@@ -7,7 +7,8 @@ A delta maps each changed key to a list of operations, each a code followed by i
     PATCH  [[key, ...], [key, value, ...]]   the dict loses these keys, then these are set in order
     GONE   nil                          the key is no longer there
 
-Values are compared by identity first and by their stored bytes otherwise, so `1`, `True` and `1.0` differ.
+Values are compared by identity first and by their stored bytes otherwise, so `1`, `True` and `1.0` differ. While a
+delta is being made, a plain scalar stands in it as it is and everything else as its stored bytes (Raw).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ Keys = dict[str, Operations]
 
 _EXACT: Final = frozenset({str, int, bool, bytes, type(None)})
 _MISSING: Final = object()
+_HUGE: Final = 2**63
 _tail = Decoder(tuple[int, list[Raw]]).decode
 _patch = Decoder(tuple[list[Raw], list[Raw]]).decode
 _number = Decoder(int).decode
@@ -46,11 +48,29 @@ class Encode(Protocol):
 
 
 class Difference(NamedTuple):
-    """The changed keys, and by how many bytes the whole state grew; `complete` if nothing older is needed."""
+    """The changed keys; about how many bytes they take, and by how many the whole state grew.
+
+    `complete` if nothing older is needed.
+    """
 
     keys: Keys
+    width: int
     growth: int
     complete: bool
+
+
+def stored(encode: Encode, value: Any, *, key: str | None = None, at: str = "$") -> tuple[Any, int]:
+    """What MessagePack is given for a value, and about how many bytes it takes."""
+    kind = type(value)
+    if kind is str:
+        if value.isascii():
+            return value, len(value) + 2
+    elif value is None or kind is bool:
+        return value, 1
+    elif kind is float or (kind is int and -_HUGE < value < _HUGE):
+        return value, 9
+    data = encode(value, key=key, at=at)
+    return Raw(data), len(data)
 
 
 def complete(encode: Encode, values: Mapping[str, Any], known: Keys | None = None) -> Difference:
@@ -59,11 +79,14 @@ def complete(encode: Encode, values: Mapping[str, Any], known: Keys | None = Non
     size = 0
     for key, value in values.items():
         operations = known.get(key) if known else None
-        if operations is None or operations[0] != WHOLE or len(operations) != 2:
-            operations = [WHOLE, Raw(encode(value, key=key))]
+        if operations is None or operations[0] != WHOLE or len(operations) != 2 or type(operations[1]) is not Raw:
+            payload, width = stored(encode, value, key=key)
+            operations = [WHOLE, payload]
+        else:
+            width = len(operations[1])
         keys[key] = operations
-        size += len(operations[1]) + len(key) + 3
-    return Difference(keys, size, True)
+        size += width + len(key) + 3
+    return Difference(keys, size, size, True)
 
 
 def difference(
@@ -71,39 +94,47 @@ def difference(
 ) -> Difference:
     """What turns `old` into `new`, key order included. `kept` names lists known to begin with the old list's items."""
     keys: Keys = {}
-    growth = 0
+    growth = total = 0
     for key in old:
         if key not in new:
             keys[key] = [GONE, None]
-            growth -= len(encode(old[key], key=key)) + len(key) + 3
+            growth -= stored(encode, old[key], key=key)[1] + len(key) + 3
+            total += len(key) + 4
     survivors = [key for key in old if key in new] if keys else list(old)
     for key, value in new.items():
         before = old.get(key, _MISSING)
         if value is before:
             continue
         if before is _MISSING:
-            data = encode(value, key=key)
-            keys[key] = [WHOLE, Raw(data)]
-            growth += len(data) + len(key) + 3
+            payload, width = stored(encode, value, key=key)
+            keys[key] = [WHOLE, payload]
+            growth += width + len(key) + 3
         elif (change := _change(encode, key, before, value, key in kept)) is not None:
-            keys[key] = change[0]
-            growth += change[1]
+            keys[key], width, grown = change
+            growth += grown
+        else:
+            continue
+        total += width + len(key) + 3
     if survivors != list(new)[: len(survivors)]:
         return complete(encode, new, keys)
-    return Difference(keys, growth, False)
+    return Difference(keys, total, growth, False)
 
 
-def _change(encode: Encode, key: str, old: Any, new: Any, kept: bool) -> tuple[Operations, int] | None:
+def _change(encode: Encode, key: str, old: Any, new: Any, kept: bool) -> tuple[Operations, int, int] | None:
+    """The operations that turn one value into the other, their width, and the growth; None if they are the same."""
     kind = type(new)
     if kind is type(old):
-        if kind in _EXACT and new == old:
-            return None
-        if kind is list and old:
+        if kind in _EXACT:
+            if new == old:
+                return None
+        elif kind is list and old:
             return list_change(encode, key, old, new, kept)
-        if kind is dict and old:
+        elif kind is dict and old:
             return _dict_change(encode, key, old, new)
-    data, before = encode(new, key=key), encode(old, key=key)
-    return None if data == before else ([WHOLE, Raw(data)], len(data) - len(before))
+        elif encode(new, key=key) == encode(old, key=key):
+            return None
+    payload, width = stored(encode, new, key=key)
+    return [WHOLE, payload], width, width - stored(encode, old, key=key)[1]
 
 
 def _same(encode: Encode, old: Any, new: Any) -> bool:
@@ -113,8 +144,8 @@ def _same(encode: Encode, old: Any, new: Any) -> bool:
 
 def list_change(
     encode: Encode, key: str, old: Sequence[Any], new: Sequence[Any], kept: bool = False
-) -> tuple[Operations, int] | None:
-    """The operation that turns one list into the other, and its growth; None if they are the same."""
+) -> tuple[Operations, int, int] | None:
+    """The operation that turns one list into the other, its width, and the growth; None if they are the same."""
     width = min(len(old), len(new))
     if len(new) < len(old) or not (kept or all(map(is_, old, new))):
         width = next((i for i in range(width) if old[i] is not new[i] and not _same(encode, old[i], new[i])), width)
@@ -123,12 +154,13 @@ def list_change(
     lost = sum(len(encode(item, key=key)) for item in old[width:])
     items = [Raw(encode(item, key=key, at=f"$[{i}]")) for i, item in enumerate(new[width:], width)]
     growth = sum(map(len, items)) - lost
-    if width == 0:
-        return [WHOLE, Raw(pack(items))], growth
-    return [TAIL, Raw(pack([width, items]))], growth
+    code, payload = (TAIL, pack([width, items])) if width else (WHOLE, pack(items))
+    return [code, Raw(payload)], len(payload), growth
 
 
-def _dict_change(encode: Encode, key: str, old: dict[Any, Any], new: dict[Any, Any]) -> tuple[Operations, int] | None:
+def _dict_change(
+    encode: Encode, key: str, old: dict[Any, Any], new: dict[Any, Any]
+) -> tuple[Operations, int, int] | None:
     removed = [name for name in old if name not in new]
     survivors = [name for name in old if name in new] if removed else list(old)
     in_order = all(a is b or _same(encode, a, b) for a, b in zip(survivors, new, strict=False))
@@ -153,9 +185,10 @@ def _dict_change(encode: Encode, key: str, old: dict[Any, Any], new: dict[Any, A
             return None
     if not in_order or len(pairs) // 2 + len(removed) >= len(new):
         data = encode(new, key=key)
-        return [WHOLE, Raw(data)], len(data) - len(encode(old, key=key))
+        return [WHOLE, Raw(data)], len(data), len(data) - len(encode(old, key=key))
     growth -= sum(len(encode(old[name], key=key)) for name in removed)
-    return [PATCH, Raw(pack([[Raw(encode(name, key=key)) for name in removed], pairs]))], growth
+    payload = pack([[Raw(encode(name, key=key)) for name in removed], pairs])
+    return [PATCH, Raw(payload)], len(payload), growth
 
 
 def _step(name: object) -> str:
@@ -254,32 +287,46 @@ def _line_up(pending: dict[str, list[tuple[int, Any]]], key: str, operations: Op
             pending[key].append((code, payload))
 
 
+def advance(decode: Callable[[Any], Any], values: Mapping[str, Any], keys: Mapping[str, Operations]) -> dict[str, Any]:
+    """The state that a delta makes of `values`, which stay as they are; the two share what did not change.
+
+    Raises DecodeError where they do not fit together.
+    """
+    key = ""
+    state = dict(values)
+    try:
+        for key, operations in keys.items():
+            if not operations:
+                raise ValueError("there are none")
+            for code, payload in _steps(operations):
+                if code == WHOLE:
+                    state[key] = decode(payload)
+                elif code == GONE:
+                    state.pop(key, None)
+                else:
+                    state[key] = _changed(decode, state[key].copy(), code, payload)
+    except (TypeError, ValueError, LookupError, AttributeError, MsgspecError) as error:
+        raise DecodeError(f"the stored changes of the key {key!r} do not fit together: {error}") from error
+    return state
+
+
 def _value(decode: Callable[[Any], Any], steps: list[tuple[int, Any]]) -> Any:
     value = decode(steps[0][1])
     for code, payload in steps[1:]:
-        first, second = decode(payload)
-        if code == TAIL and type(value) is list and first <= len(value):
-            del value[first:]
-            value += second
-        elif code == PATCH and type(value) is dict:
-            for name in first:
-                value.pop(name, None)
-            value.update(zip(second[::2], second[1::2], strict=True))
-        else:
-            raise ValueError(f"operation {code} on a {type(value).__name__}")
+        value = _changed(decode, value, code, payload)
     return value
 
 
-def list_items(operations: Operations) -> tuple[int, list[Raw]] | None:
-    """Where the items that a change added to a list begin, and those items; None if it did nothing of the kind."""
-    return _tail(operations[1]) if len(operations) == 2 and _number(operations[0]) == TAIL else None
-
-
-def whole_value(operations: Operations) -> Raw | None:
-    """The value that a change set; None if it did not set the key as a whole."""
-    return operations[1] if len(operations) == 2 and _number(operations[0]) == WHOLE else None
-
-
-def set_members(operations: Operations) -> list[Raw] | None:
-    """Names and values in turn that a change set in a dict; None if it did nothing of the kind."""
-    return _patch(operations[1])[1] if len(operations) == 2 and _number(operations[0]) == PATCH else None
+def _changed(decode: Callable[[Any], Any], value: Any, code: int, payload: Any) -> Any:
+    """A list or dict after an operation, which is carried out in place."""
+    first, second = decode(payload)
+    if code == TAIL and type(value) is list and first <= len(value):
+        del value[first:]
+        value += second
+    elif code == PATCH and type(value) is dict:
+        for name in first:
+            value.pop(name, None)
+        value.update(zip(second[::2], second[1::2], strict=True))
+    else:
+        raise ValueError(f"operation {code} on a {type(value).__name__}")
+    return value

@@ -1,4 +1,4 @@
-"""A saver that keeps everything in this process: the same rows as on disk, in dictionaries."""
+"""A saver that keeps everything in this process: the same rows as on disk, in lists."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from minigraph.checkpoint import rows
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.rows import AncestorRow, CheckpointRow, ResultRow
+from minigraph.checkpoint.rows import read_metadata
 from minigraph.checkpoint.saver import TableSaver
-from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, chain_of, duplicate
+from minigraph.checkpoint.tables import Log, Query, RecordedRow, Row, Tables
 from minigraph.records import Ancestor, Recorded, Stored, Write
 
 
@@ -35,6 +34,13 @@ class InMemorySaver(TableSaver):
 
     def _writing(self) -> _Transaction:
         return self._transaction
+
+    def _lasting(self) -> _Transaction:
+        return self._transaction
+
+    def _append(self, number: int, row: Row) -> bool:
+        with self._transaction as tables:
+            return tables.append(number, row)
 
     async def aget(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
         """`get`, at once."""
@@ -112,109 +118,109 @@ class _Transaction:
 
 
 class _MemoryTables:
-    """Rows in dictionaries. Only adding checkpoints can be taken back: nothing after it in a write can fail."""
+    """Rows in lists. Only what a write adds can be taken back: nothing else fails halfway."""
 
     def __init__(self) -> None:
         self.added: list[int] = []
+        """The logs that the transaction began, and those that it added a row to."""
         self._numbers = itertools.count(1)
-        self._rows: dict[int, CheckpointRow] = {}
-        self._ids: dict[tuple[str, str], dict[str, int]] = {}
-        self._heads: dict[tuple[str, str], tuple[str, int]] = {}
-        self._results: dict[int, dict[str, ResultRow]] = {}
+        self._logs: dict[tuple[str, str], int] = {}
+        self._rows: dict[int, list[Row]] = {}
         self._recorded: dict[str, dict[tuple[str, str], dict[str, RecordedRow]]] = {}
 
     def take_back(self) -> None:
-        for sequence in self.added:
-            row = self._rows.pop(sequence)
-            del self._ids[row.thread_id, row.namespace][row.checkpoint_id]
+        for number in self.added:
+            if self._rows[number]:
+                self._rows[number].pop()
+        for place in [place for place, number in self._logs.items() if not self._rows[number]]:
+            del self._rows[self._logs.pop(place)]
         self.added.clear()
 
-    def head(self, thread_id: str, namespace: str) -> Head | None:
-        found = self._heads.get((thread_id, namespace))
-        if found is None:
-            return None
-        row = self._rows[self._ids[thread_id, namespace][found[0]]]
-        return Head(found[0], found[1], chain_of(row))
+    def log(self, thread_id: str, namespace: str) -> int | None:
+        return self._logs.get((thread_id, namespace))
 
-    def find(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointRow | None:
-        sequence = self._ids.get((thread_id, namespace), {}).get(checkpoint_id)
-        return None if sequence is None else self._rows[sequence]
+    def logs(self, thread_id: str | None) -> list[Log]:
+        found = [Log(number, *place) for place, number in self._logs.items() if thread_id in (None, place[0])]
+        return found[::-1]
 
-    def at(self, sequence: int) -> CheckpointRow | None:
-        return self._rows.get(sequence)
+    def begin(self, thread_id: str, namespace: str) -> int:
+        number = self._logs[thread_id, namespace] = next(self._numbers)
+        self._rows[number] = []
+        return number
 
-    def chain(self, row: CheckpointRow) -> list[bytes]:
-        blobs = [row.changes]
-        while row.base is not None:
-            row = self._rows[row.base]
-            blobs.append(row.changes)
-        return blobs[::-1]
+    def revision(self, number: int) -> int:
+        rows = self._rows.get(number)
+        return rows[-1].revision if rows else 0
 
-    def links(self, sequence: int) -> tuple[int, list[bytes]]:
-        blobs = []
-        row = self._rows[sequence]
-        while row.links and row.base is not None:
-            blobs.append(row.changes)
-            row = self._rows[row.base]
-        return row.sequence, blobs[::-1]
+    def newest(self, number: int) -> Row | None:
+        return next((row for row in reversed(self._rows.get(number, ())) if row.mark is not None), None)
 
-    def matching(self, query: Query) -> list[int]:
-        places = [
-            ids
-            for (thread_id, namespace), ids in self._ids.items()
-            if query.thread_id in (None, thread_id) and query.namespace in (None, namespace)
-        ]
-        found = [
-            sequence
-            for ids in places
-            for checkpoint_id, sequence in ids.items()
-            if query.checkpoint_id in (None, checkpoint_id)
-            and (query.before is None or sequence < query.before)
-            and (not query.filter or _matches(self._rows[sequence], query.filter))
-        ]
-        return sorted(found, reverse=True)
+    def rows(self, number: int, first: int, last: int) -> list[Row]:
+        rows = self._rows.get(number)
+        if not rows:
+            return []
+        start = rows[0].revision
+        return rows[max(0, first - start) : max(0, last + 1 - start)]
 
-    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[AncestorRow]:
+    def after(self, number: int, revision: int) -> list[Row]:
         found = []
-        row = self.find(thread_id, namespace, checkpoint_id)
-        while row is not None:
-            found.append(AncestorRow(row.checkpoint_id, row.step, row.source, row.body))
-            row = None if row.parent_id is None else self.find(thread_id, namespace, row.parent_id)
+        for row in self.rows(number, revision + 1, revision + 1 + len(self._rows.get(number, ()))):
+            found.append(row)
+            if row.mark is not None:
+                break
         return found
 
-    def results(self, sequence: int) -> list[ResultRow]:
-        return list(self._results.get(sequence, {}).values())
+    def chain(self, number: int, revision: int) -> list[Row]:
+        found = self.rows(number, revision, revision)
+        while found and found[-1].base is not None:
+            place = found[-1].revision - found[-1].base
+            before = self.rows(number, place, place)
+            if not before:
+                break
+            found += before
+        return found[::-1]
+
+    def matching(self, query: Query) -> list[tuple[int, int]]:
+        numbers = sorted(self._rows, reverse=True) if query.number is None else [query.number]
+        found = (
+            (number, row.revision)
+            for number in numbers
+            for row in reversed(self._rows.get(number, ()))
+            if row.mark is not None
+            and (query.before is None or (number, row.revision) < query.before)
+            and (not query.filter or _matches(row, query.filter))
+        )
+        return list(itertools.islice(found, query.limit))
+
+    def append(self, number: int, row: Row) -> bool:
+        rows = self._rows.get(number)
+        if rows is None or (rows[-1].revision if rows else 0) != row.revision - 1:
+            return False
+        rows.append(row)
+        self.added.append(number)
+        return True
+
+    def replace(self, number: int, row: Row) -> None:
+        rows = self._rows[number]
+        rows[row.revision - rows[0].revision] = row
+
+    def forget(self, number: int, before: int) -> None:
+        rows = self._rows[number]
+        del rows[: before - rows[0].revision]
+
+    def copy(self, source: int, target: int) -> None:
+        self._rows[target] = list(self._rows[source])
+
+    def delete(self, thread_id: str) -> None:
+        for place in [place for place in self._logs if place[0] == thread_id]:
+            del self._rows[self._logs.pop(place)]
+        self._recorded.pop(thread_id, None)
 
     def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]:
         return list(self._recorded.get(thread_id, {}).get((namespace, task_id), {}).values())
 
-    def namespaces(self, thread_id: str) -> list[str]:
-        return sorted(namespace for owner, namespace in self._heads if owner == thread_id)
-
-    def holds(self, thread_id: str) -> bool:
-        return thread_id in self._recorded or any(owner == thread_id for owner, _ in self._heads)
-
     def all_recorded(self, thread_id: str) -> list[RecordedRow]:
         return [row for calls in self._recorded.get(thread_id, {}).values() for row in calls.values()]
-
-    def add(self, row: CheckpointRow) -> int:
-        ids = self._ids.setdefault((row.thread_id, row.namespace), {})
-        if row.checkpoint_id in ids:
-            raise duplicate(row.thread_id, row.checkpoint_id)
-        sequence = next(self._numbers)
-        ids[row.checkpoint_id] = sequence
-        self._rows[sequence] = msgspec.structs.replace(row, sequence=sequence)
-        self.added.append(sequence)
-        return sequence
-
-    def add_result(self, thread_id: str, row: ResultRow) -> None:
-        self._results.setdefault(row.sequence, {})[row.task_id] = row
-
-    def remove_result(self, sequence: int, task_id: str) -> None:
-        self._results.get(sequence, {}).pop(task_id, None)
-
-    def set_head(self, thread_id: str, namespace: str, checkpoint_id: str, sequence: int, revision: int) -> None:
-        self._heads[thread_id, namespace] = (checkpoint_id, revision)
 
     def add_recorded(self, thread_id: str, row: RecordedRow) -> None:
         calls = self._recorded.setdefault(thread_id, {}).setdefault((row.namespace, row.task_id), {})
@@ -230,27 +236,9 @@ class _MemoryTables:
         if not tasks:
             self._recorded.pop(thread_id, None)
 
-    def delete(self, thread_id: str) -> None:
-        for place in [place for place in self._ids if place[0] == thread_id]:
-            for sequence in self._ids.pop(place).values():
-                del self._rows[sequence]
-                self._results.pop(sequence, None)
-            self._heads.pop(place, None)
-        self._recorded.pop(thread_id, None)
 
-    def replace(self, row: CheckpointRow) -> None:
-        self._rows[row.sequence] = row
-
-    def forget(self, thread_id: str, namespace: str, before: int) -> None:
-        ids = self._ids[thread_id, namespace]
-        for checkpoint_id, sequence in list(ids.items()):
-            if sequence < before:
-                del ids[checkpoint_id], self._rows[sequence]
-                self._results.pop(sequence, None)
-
-
-def _matches(row: CheckpointRow, wanted: dict[str, Any]) -> bool:
-    present = {**rows.read_metadata(row.metadata), "source": row.source, "step": row.step}
+def _matches(row: Row, wanted: Mapping[str, Any]) -> bool:
+    present = {**read_metadata(row.metadata), "source": row.source, "step": row.step}
     return all(key in present and _equal(present[key], value) for key, value in wanted.items())
 
 

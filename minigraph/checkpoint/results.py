@@ -1,23 +1,25 @@
 """The stored form of what tasks gave, without storing again what the state holds already.
 
-A write of a finished task that became part of the next checkpoint is stored as a place there: the value of the key,
-some items of its list, or some members of its dict.
+A result stands in the row of the next checkpoint, or of a write before it, as [task, ...]: a Finished goes on with its
+writes, the others with what they are (PAUSED, FAILED, REMOVED). The task is its place among the due ones where that is
+known when it is written, otherwise its id. A write that became part of the checkpoint of the same row is stored as a
+place there: the value of the key, some items of its list, or some members of its dict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final
 
 from msgspec import MsgspecError, Raw
 
-from minigraph.checkpoint import delta
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.rows import ResultRow, filled, trimmed
+from minigraph.checkpoint.delta import stored
+from minigraph.checkpoint.rows import filled, long, short, trimmed
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError
-from minigraph.records import Checkpoint, Failed, Finished, Paused, Result
+from minigraph.records import Checkpoint, Failed, Finished, Paused, Result, Task
 from minigraph.types import Interrupt
 
 Asked = tuple[Interrupt, ...]
@@ -25,21 +27,39 @@ _MISSING: Final = object()
 _NEAR: Final = 64
 """How far from the end of a list a written item is looked for."""
 
-INLINE, VALUE, SLICE, ITEM, MEMBERS = range(5)
-"""How a result's write is stored: itself, or a place in the state of the checkpoint that it led to."""
+PAUSED, FAILED, REMOVED = 1, 2, 3
+VALUE, SLICE, ITEM, MEMBERS = range(4)
+"""How a write is stored as a place in the state of the checkpoint that it led to."""
 
 
-def write_result(codec: Codec, result: Result, child: Checkpoint | None) -> tuple[bytes, bool]:
-    """The stored form of a result, and whether it refers to the state of `child`, the checkpoint it led to."""
+def write_result(
+    codec: Codec, result: Result, due: Mapping[str, tuple[int, str]], child: Checkpoint | None = None
+) -> Raw:
+    """The stored form of a result.
+
+    `due` gives place and node of the tasks of its checkpoint by id, if they are at hand; `child` is the checkpoint that
+    it led to, if the same row holds it.
+    """
+    known = due.get(result.task_id)
+    task = short(result.task_id) if known is None else known[0]
+    node = None if known is not None and known[1] == result.node else result.node
+    return Raw(pack([task, *_body(codec, result, node, child)]))
+
+
+def write_removal(task_id: str) -> Raw:
+    """The stored form of "the result of this task is forgotten"."""
+    return Raw(pack([short(task_id), REMOVED]))
+
+
+def _body(codec: Codec, result: Result, node: str | None, child: Checkpoint | None) -> list[Any]:
     encode = codec.encode
     if isinstance(result, Finished):
         writes = [_write(codec, key, value, child) for key, value in result.writes]
-        refers = any(mode != INLINE for _, mode, _ in writes)
         if not (result.targets or result.cached or result.asked or result.answers) and result.follow_edges:
-            return pack([0, result.node, writes] if writes else [0, result.node]), refers
+            return trimmed([writes, node])
         targets = [Raw(encode(target, key=result.node, at="$.goto")) for target in result.targets]
         rest = [not result.follow_edges, result.cached, _questions(codec, result.asked), _values(codec, result.answers)]
-        return pack([0, result.node, *trimmed([writes, targets, *rest])]), refers
+        return trimmed([writes, node, targets, *rest])
     shared = [
         _questions(codec, result.asked),
         _values(codec, result.answers),
@@ -47,14 +67,14 @@ def write_result(codec: Codec, result: Result, child: Checkpoint | None) -> tupl
         [[key, Raw(encode(value, key="answer"))] for key, value in result.given],
     ]
     if isinstance(result, Paused):
-        return pack([1, result.node, *trimmed(shared)]), False
+        return [PAUSED, *trimmed([node, *shared])]
     text = [Raw(encode(result.error_type)), Raw(encode(result.message)), result.cancelled]
-    done = None if result.kept is None else [result.kept.task_id, Raw(write_result(codec, result.kept, None)[0])]
-    return pack([2, result.node, *text, *trimmed([*shared, done])]), False
+    kept = None if result.kept is None else write_result(codec, result.kept, {})
+    return [FAILED, node, *text, *trimmed([*shared, kept])]
 
 
 def _questions(codec: Codec, asked: tuple[Interrupt, ...]) -> list[Any]:
-    return [[Raw(codec.encode(question.value, key="interrupt")), question.id] for question in asked]
+    return [[Raw(codec.encode(question.value, key="interrupt")), short(question.id)] for question in asked]
 
 
 def _values(codec: Codec, values: tuple[Any, ...]) -> list[Raw]:
@@ -66,7 +86,7 @@ def _write(codec: Codec, key: str, value: Any, child: Checkpoint | None) -> list
         place = _place(value, child.values[key])
         if place is not None:
             return [key, *place]
-    return [key, INLINE, Raw(codec.encode(value, key=key))]
+    return [key, stored(codec.encode, value, key=key)[0]]
 
 
 def _place(value: Any, state: Any) -> tuple[int, Any] | None:
@@ -91,30 +111,49 @@ def _place(value: Any, state: Any) -> tuple[int, Any] | None:
     return None
 
 
-def read_result(codec: Codec, row: ResultRow, child: Child | None) -> Result:
-    """The result of a row; `child` is the checkpoint it led to, where it refers to that."""
-    try:
-        kind, node, *parts = codec.decode(row.body)
-        if kind == 0:
-            return _finished(row.task_id, node, parts, child)
-        if kind == 1:
-            return Paused(row.task_id, node, *_waiting(parts))
-        if kind == 2:
-            done = parts[-1] if len(parts) > 7 else None
-            kept = None if done is None else _finished(done[0], done[1][1], done[1][2:], None)
-            error_type, message, cancelled = parts[:3]
-            return Failed(row.task_id, node, error_type, message, cancelled, *_waiting(parts[3:7]), kept)
-    except (TypeError, ValueError, LookupError, AttributeError, MsgspecError) as error:
-        raise DecodeError(f"the stored result of task {row.task_id!r} could not be read: {error}") from error
-    raise DecodeError(f"the stored result of task {row.task_id!r} is of an unknown kind")
+def read_results(
+    codec: Codec,
+    into: dict[str, Result],
+    stored: Sequence[Raw],
+    due: Sequence[Task],
+    state: Callable[[], Mapping[str, Any]] | None = None,
+) -> None:
+    """Adds the results that a row holds to those that rows before it gave, by task.
+
+    `state` gives the values of the row's checkpoint, to which the results may refer.
+    """
+    for item in stored:
+        task, *parts = codec.decode(item)
+        try:
+            task_id, node = (due[task].id, due[task].node) if isinstance(task, int) else (long(task), "")
+            if parts and parts[0] == REMOVED:
+                into.pop(task_id, None)
+            else:
+                into[task_id] = _read(task_id, node, parts, state)
+        except (TypeError, ValueError, LookupError, AttributeError, MsgspecError) as error:
+            raise DecodeError(f"the stored result of task {task!r} could not be read: {error}") from error
 
 
-def _finished(task_id: str, node: str, parts: list[Any], child: Child | None) -> Finished:
-    writes, targets, stop, cached, asked, answers = filled(parts, [[], [], False, False, [], []])
+def _read(task_id: str, node: str, parts: list[Any], state: Callable[[], Mapping[str, Any]] | None) -> Result:
+    if not parts or type(parts[0]) is list:
+        return _finished(task_id, node, parts, state)
+    kind, name, *rest = filled(parts, [None, None])
+    if kind == PAUSED:
+        return Paused(task_id, name or node, *_waiting(rest))
+    if kind == FAILED:
+        error_type, message, cancelled = rest[:3]
+        done = rest[7] if len(rest) > 7 else None
+        kept = None if done is None else _finished(long(done[0]), "", done[1:], None)
+        return Failed(task_id, name or node, error_type, message, cancelled, *_waiting(rest[3:7]), kept)
+    raise ValueError(f"there is no result of kind {kind}")
+
+
+def _finished(task_id: str, node: str, parts: list[Any], state: Callable[[], Mapping[str, Any]] | None) -> Finished:
+    writes, name, targets, stop, cached, asked, answers = filled(parts, [[], None, [], False, False, [], []])
     return Finished(
         task_id,
-        node,
-        tuple((key, _read_write(key, mode, payload, child)) for key, mode, payload in writes),
+        name or node,
+        tuple([(write[0], write[1] if len(write) == 2 else _refer(state, *write)) for write in writes]),
         tuple(targets),
         not stop,
         bool(cached),
@@ -124,7 +163,7 @@ def _finished(task_id: str, node: str, parts: list[Any], child: Child | None) ->
 
 
 def _interrupts(stored: list[Any]) -> tuple[Interrupt, ...]:
-    return tuple(Interrupt(value, name) for value, name in stored)
+    return tuple([Interrupt(value, long(name)) for value, name in stored])
 
 
 def _waiting(parts: list[Any]) -> tuple[Asked, tuple[Any, ...], Asked, tuple[Any, ...]]:
@@ -132,51 +171,13 @@ def _waiting(parts: list[Any]) -> tuple[Asked, tuple[Any, ...], Asked, tuple[Any
     return _interrupts(asked), tuple(answers), _interrupts(inner), tuple(map(tuple, given))
 
 
-def _read_write(key: str, mode: int, payload: Any, child: Child | None) -> Any:
-    if mode == INLINE:
-        return payload
-    if child is None:
+def _refer(state: Callable[[], Mapping[str, Any]] | None, key: str, mode: int, place: Any) -> Any:
+    """The value at a place of a key; a list or dict is a new one."""
+    if state is None:
         raise ValueError("the checkpoint it led to is not named")
-    return child.value(key, mode, payload)
-
-
-class Child:
-    """The checkpoint that finished tasks led to: what its own row changed, and only if needed its whole state."""
-
-    def __init__(self, codec: Codec, changes: delta.Keys, state: Callable[[], dict[str, Any]]) -> None:
-        self._codec, self._changes, self._read = codec, changes, state
-        self._state: dict[str, Any] | None = None
-
-    def value(self, key: str, mode: int, place: Any) -> Any:
-        """A new object with the value at a place of a key."""
-        operations = self._changes.get(key)
-        found = _MISSING if operations is None else self._changed(operations, mode, place)
-        if found is not _MISSING:
-            return found
-        if self._state is None:
-            self._state = self._read()
-        return self._codec.decode(self._codec.encode(_at(self._state[key], mode, place)))
-
-    def _changed(self, operations: delta.Operations, mode: int, place: Any) -> Any:
-        decode = self._codec.decode
-        if (whole := delta.whole_value(operations)) is not None:
-            return _at(decode(whole), mode, place)
-        if mode in (ITEM, SLICE) and (tail := delta.list_items(operations)) is not None:
-            kept, items = tail
-            if mode == ITEM and place >= kept:
-                return decode(items[place - kept])
-            if mode == SLICE and place[0] >= kept:
-                return [decode(item) for item in items[place[0] - kept : place[1] - kept]]
-        if mode == MEMBERS and (pairs := delta.set_members(operations)) is not None:
-            values = {decode(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
-            if all(name in values for name in place):
-                return {name: decode(values[name]) for name in place}
-        return _MISSING
-
-
-def _at(held: Any, mode: int, place: Any) -> Any:
+    held = state()[key]
     if mode == VALUE:
-        return held
+        return held.copy() if type(held) in (list, dict, set) else held
     if mode == SLICE:
         return held[place[0] : place[1]]
     if mode == ITEM:

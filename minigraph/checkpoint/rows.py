@@ -1,7 +1,12 @@
-"""Checkpoints to rows and back, whatever a saver keeps rows in."""
+"""Checkpoints to rows and back, whatever a saver keeps rows in.
+
+The body of a row that is a checkpoint is one MessagePack array (`Body`), cut after its last value that is not empty;
+that of a row with results only is the array of those. Values of the state stand in it as `delta` says.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,10 +15,11 @@ from msgspec.msgpack import Decoder
 
 from minigraph.checkpoint import delta
 from minigraph.checkpoint.codec import Codec
+from minigraph.checkpoint.tables import Row
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, UnstorableValueError
+from minigraph.identifiers import joined_checkpoint_id, task_id
 from minigraph.records import Ancestor, Checkpoint, NewCheckpoint, Task
-from minigraph.types import UNSET
 
 SPAN: Final = 32
 """Every so many checkpoints one row holds all changes since the last such row, so that a read takes few rows."""
@@ -23,73 +29,69 @@ ROW_COST: Final = 100
 WRITTEN: Final = "written"
 
 
-class CheckpointRow(msgspec.Struct, frozen=True):
-    """One stored checkpoint. Its state is `changes` applied to the state of the row `base` (None: complete).
+class Numbers(msgspec.Struct, frozen=True):
+    """What a read of a state takes, by which a saver decides when to store one whole.
 
-    `rows` and `chain_bytes`: how many rows, and how many bytes, a read of the state takes. `links`: rows since the
-    last complete or spanning one. `state_bytes`: about how much the state itself takes.
+    `links`: rows since the last whole or spanning one. `chain_bytes`: what must be read. `state_bytes`: about how much
+    the state itself takes.
     """
 
-    sequence: int
-    thread_id: str
-    namespace: str
-    checkpoint_id: str
-    parent_id: str | None
-    step: int
-    source: str
-    created_at: str
-    metadata: str | None
-    body: bytes
-    changes: bytes
-    base: int | None
-    rows: int
     links: int
     chain_bytes: int
     state_bytes: int
 
 
-class AncestorRow(msgspec.Struct, frozen=True):
-    """What a row says of its step, without the state."""
+class Body(msgspec.Struct, array_like=True):
+    """What a row holds of a checkpoint besides its columns, values still encoded.
 
-    checkpoint_id: str
-    step: int
-    source: str
-    body: bytes
+    `results` are those of the checkpoint before, in the order of the log; `own` those of this one.
+    """
 
+    links: int = 0
+    chain_bytes: int = 0
+    state_bytes: int = 0
+    due: list[str | list[Raw]] = []
+    results: list[Raw] = []
+    changes: dict[str, list[Raw]] = {}
+    ran: tuple[str, ...] = ()
+    own: list[Raw] = []
+    deferred: tuple[str, ...] = ()
+    joins: dict[str, tuple[str, ...]] = {}
+    owner: str = ""
+    written: list[Raw] = []
 
-class Chain(msgspec.Struct, frozen=True):
-    """Where a state that is to be changed is stored: the numbers of its row."""
-
-    sequence: int
-    links: int
-    rows: int
-    chain_bytes: int
-    state_bytes: int
-
-
-class ResultRow(msgspec.Struct, frozen=True):
-    """One stored result. `sequence` is its checkpoint's, `child` that of the one it led to, if it refers to that."""
-
-    sequence: int
-    task_id: str
-    child: int | None
-    body: bytes
+    @property
+    def numbers(self) -> Numbers:
+        """What a read of the state takes."""
+        return Numbers(self.links, self.chain_bytes, self.state_bytes)
 
 
-class Draft(msgspec.Struct, frozen=True):
-    """A checkpoint made ready outside the transaction: all but its place in a chain of rows."""
+class Draft(msgspec.Struct):
+    """A checkpoint made ready outside the transaction: all but its place in a chain of rows.
+
+    `width` and `growth` are those of the difference and of `written` together.
+    """
 
     new: NewCheckpoint
-    body: bytes
     metadata: str | None
+    due: list[Any]
     difference: delta.Difference
-    written: delta.Keys
-    written_growth: int
+    written: delta.Operations
+    width: int
+    growth: int
 
 
+class Changes(msgspec.Struct):
+    """What a row says of the state, and the numbers that follow; `builds`: whether these are changes since a base."""
+
+    numbers: Numbers
+    keys: delta.Keys
+    written: delta.Operations
+    builds: bool
+
+
+_body = Decoder(Body).decode
 _items = Decoder(list[Raw]).decode
-_names = Decoder(tuple[str, ...]).decode
-_changes = Decoder(tuple[dict[str, list[Raw]], dict[str, list[Raw]]]).decode
 
 
 def metadata_text(metadata: dict[str, Any]) -> str | None:
@@ -144,25 +146,118 @@ def draft(codec: Codec, new: NewCheckpoint) -> Draft:
     """Encodes what a checkpoint changes; UnstorableValueError where that cannot be stored."""
     point, before = new.checkpoint, new.previous
     encode = codec.encode
-    due = [
-        [task.id, task.node, task.index, Raw(encode(task.payload, key=task.node, at="$.arg"))]
-        if task.is_send
-        else ([task.id, task.node, task.index] if task.index else [task.id, task.node])
-        for task in point.due
-    ]
-    body = pack(trimmed([due, point.ran, point.deferred, point.joins, point.owner]))
     if before is None:
         found = delta.complete(encode, point.values)
     else:
         found = delta.difference(encode, before.values, point.values, new.kept)
-    written: delta.Keys = {}
-    growth = 0
+    written: delta.Operations = []
+    width, growth = found.width, found.growth
     earlier = () if before is None or found.complete else before.written
     if point.written is not earlier and (point.written or earlier):
         change = delta.list_change(encode, WRITTEN, earlier, point.written)
         if change is not None:
-            written[WRITTEN], growth = change
-    return Draft(new, body, metadata_text(point.metadata), found, written, growth)
+            written, width, growth = change[0], width + change[1], growth + change[2]
+    due = [_due(codec, point.id, task) for task in point.due]
+    return Draft(new, metadata_text(point.metadata) if point.metadata else None, due, found, written, width, growth)
+
+
+def _due(codec: Codec, checkpoint_id: str, task: Task) -> str | list[Any]:
+    """A due task: its node; of a Send also index and payload; its id where an earlier checkpoint listed it first."""
+    is_send = task.is_send
+    known = task.id == task_id(checkpoint_id, task.node, task.index, is_send)
+    if known and not is_send and not task.index:
+        return task.node
+    place: list[Any] = [task.node, task.index] if known and is_send else [task.node, short(task.id), task.index]
+    return [*place, Raw(codec.encode(task.payload, key=task.node, at="$.arg"))] if is_send else place
+
+
+def _task(codec: Codec, checkpoint_id: str, stored: str | list[Raw]) -> Task:
+    if isinstance(stored, str):
+        return Task(task_id(checkpoint_id, stored, 0, False), stored)
+    node, place, *rest = map(codec.decode, stored)
+    if type(place) is int:
+        return Task(task_id(checkpoint_id, node, place, True), node, place, *rest)
+    return Task(long(place), node, *rest)
+
+
+def short(name: str) -> str | bytes:
+    """The stored form of an id: half as long where it consists of hexadecimal digits."""
+    try:
+        packed = bytes.fromhex(name)
+    except ValueError:
+        return name
+    return packed if packed.hex() == name else name
+
+
+def long(stored: str | bytes) -> str:
+    """The id from its stored form."""
+    return stored.hex() if isinstance(stored, bytes) else stored
+
+
+def since(prepared: Draft, parent: Numbers) -> Changes | None:
+    """A draft as changes since its parent; None where the state is better stored whole."""
+    size = max(0, parent.state_bytes + prepared.growth)
+    cost = parent.chain_bytes + prepared.width + ROW_COST
+    if cost > 2 * (size + ROW_COST) or prepared.width + ROW_COST // 2 >= size:
+        return None
+    return Changes(Numbers(parent.links + 1, cost, size), prepared.difference.keys, prepared.written, True)
+
+
+def whole(codec: Codec, prepared: Draft) -> Changes:
+    """A draft as the whole state."""
+    point, found = prepared.new.checkpoint, prepared.difference
+    if not found.complete:
+        found = delta.complete(codec.encode, point.values, found.keys)
+    size = found.growth
+    written: delta.Operations = []
+    if point.written:
+        change = delta.list_change(codec.encode, WRITTEN, (), point.written)
+        assert change is not None
+        written, size = change[0], size + change[2]
+    return Changes(Numbers(0, size + ROW_COST, size), found.keys, written, False)
+
+
+def spanning(chain: Sequence[Row], prepared: Draft, last: Changes) -> tuple[int, Changes]:
+    """All changes since the last whole or spanning row of a chain, and that row's revision."""
+    bodies = [read_body(row) for row in chain]
+    start = max(i for i, body in enumerate(bodies) if not body.links)
+    earlier = bodies[start + 1 :]
+    keys = delta.compose([*(body.changes for body in earlier), prepared.difference.keys])
+    written = _composed([*(body.written for body in earlier), prepared.written])
+    cost = bodies[start].chain_bytes + len(pack(keys)) + ROW_COST
+    return chain[start].revision, Changes(Numbers(0, cost, last.numbers.state_bytes), keys, written, True)
+
+
+def _composed(parts: Iterable[delta.Operations]) -> delta.Operations:
+    return delta.compose({WRITTEN: part} for part in parts if part).get(WRITTEN, [])
+
+
+def row_of(
+    prepared: Draft,
+    found: Changes,
+    place: tuple[int, bytes, int | None, int | None],
+    results: list[Raw],
+    own: list[Raw],
+) -> Row:
+    """The row of a draft; `place` holds revision, mark, parent and base."""
+    point = prepared.new.checkpoint
+    numbers = found.numbers
+    parts = [
+        *(numbers.links, numbers.chain_bytes, numbers.state_bytes, prepared.due, results, found.keys, point.ran),
+        *(own, point.deferred, point.joins, point.owner, found.written),
+    ]
+    return Row(*place, point.step, point.source, point.created, prepared.metadata, pack(trimmed(parts)))
+
+
+def made_whole(chain: Sequence[Row]) -> Row:
+    """The last row of a chain with the whole state in it, so that it needs no other."""
+    row, bodies = chain[-1], [read_body(link) for link in chain]
+    keys, written = delta.compose(body.changes for body in bodies), _composed(body.written for body in bodies)
+    size = bodies[-1].state_bytes
+    items: list[Any] = [*_items(row.body)]
+    items += [[], [], {}, (), [], (), {}, "", []][len(items) - 3 :]
+    items[:3], items[5], items[11] = (0, size + ROW_COST, size), keys, written
+    return msgspec.structs.replace(row, base=None, body=pack(trimmed(items)))
 
 
 def filled(parts: list[Any], defaults: list[Any]) -> list[Any]:
@@ -172,80 +267,93 @@ def filled(parts: list[Any], defaults: list[Any]) -> list[Any]:
 
 def trimmed(parts: list[Any]) -> list[Any]:
     """A list without the empty values at its end; the list itself is cut."""
-    while parts and not parts[-1] and parts[-1] is not UNSET:
+    while parts and not parts[-1]:
         parts.pop()
     return parts
 
 
-def whole(codec: Codec, prepared: Draft) -> tuple[bytes, int]:
-    """The complete state of a draft, and its size in bytes."""
-    point, found = prepared.new.checkpoint, prepared.difference
-    if not found.complete:
-        found = delta.complete(codec.encode, point.values, found.keys)
-    size, written = found.growth, {}
-    if point.written:
-        change = delta.list_change(codec.encode, WRITTEN, (), point.written)
-        assert change is not None
-        written[WRITTEN], growth = change
-        size += growth
-    return pack([found.keys, written]), size
-
-
-def join_changes(blobs: list[bytes]) -> bytes:
-    """One change that does what several do, oldest first."""
-    parts = [read_changes(blob) for blob in blobs]
-    return pack([delta.compose(values for values, _ in parts), delta.compose(written for _, written in parts)])
-
-
-def read_changes(blob: bytes) -> tuple[delta.Keys, delta.Keys]:
-    """The changes of the state and of `written`, payloads still encoded."""
+def read_body(row: Row) -> Body:
+    """What a checkpoint's row holds."""
     try:
-        return _changes(blob)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise DecodeError(f"the stored changes of a checkpoint could not be read: {error}") from error
+        return _body(row.body)
+    except (msgspec.MsgspecError, RecursionError, TypeError) as error:
+        raise DecodeError(f"the stored checkpoint of revision {row.revision} could not be read: {error}") from error
 
 
-def read_due(codec: Codec, row: CheckpointRow) -> list[str]:
-    """The ids of the tasks that a checkpoint lists, without its state."""
+def read_results(row: Row, body: Body | None = None) -> list[Raw]:
+    """The results that a row holds of the checkpoint before it, still encoded."""
+    if body is not None:
+        return body.results
     try:
-        (due,) = filled(codec.decode(row.body)[:1], [[]])
-        return [str(task[0]) for task in due]
-    except (TypeError, ValueError, LookupError, AttributeError, msgspec.MsgspecError) as error:
-        raise DecodeError(f"the stored checkpoint {row.checkpoint_id!r} could not be read: {error}") from error
+        return _items(row.body)
+    except (msgspec.MsgspecError, RecursionError, TypeError) as error:
+        raise DecodeError(f"the stored results of revision {row.revision} could not be read: {error}") from error
 
 
-def read_checkpoint(codec: Codec, row: CheckpointRow, blobs: list[bytes]) -> Checkpoint:
-    """The checkpoint of a row; `blobs` are the changes of its chain, the complete one first."""
-    parts = [read_changes(blob) for blob in blobs]
-    values = delta.apply(codec.decode, (keys for keys, _ in parts))
-    written = delta.apply(codec.decode, (keys for _, keys in parts)).get(WRITTEN, ())
+class State(msgspec.Struct, frozen=True):
+    """The values of a checkpoint, and what its child graph hands back."""
+
+    values: dict[str, Any]
+    written: tuple[tuple[str, Any], ...]
+
+
+def read_state(codec: Codec, bodies: Sequence[Body]) -> State:
+    """The state that a chain of rows leads to, made of new objects."""
+    values = delta.apply(codec.decode, [body.changes for body in bodies])
+    parts = [{WRITTEN: body.written} for body in bodies if body.written]
+    return State(values, tuple(delta.apply(codec.decode, parts).get(WRITTEN, ())) if parts else ())
+
+
+def next_state(codec: Codec, before: State, body: Body) -> State:
+    """The state after a row's changes; it shares with the one before what did not change."""
+    values = delta.advance(codec.decode, before.values, body.changes)
+    if not body.written:
+        return State(values, before.written)
+    written = delta.advance(codec.decode, {WRITTEN: list(before.written)}, {WRITTEN: body.written})
+    return State(values, tuple(written[WRITTEN]))
+
+
+def id_of(row: Row) -> str:
+    """The id of a row's checkpoint."""
+    assert row.mark is not None
+    return joined_checkpoint_id(row.revision, row.mark)
+
+
+def read_due(codec: Codec, row: Row, body: Body) -> tuple[Task, ...]:
+    """The tasks that a checkpoint lists."""
+    name = id_of(row)
     try:
-        stored = codec.decode(row.body)
-        due, ran, deferred, joins, owner = filled(stored, [[], [], [], {}, ""])
+        return tuple([_task(codec, name, stored) for stored in body.due])
+    except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
+        raise DecodeError(f"the due tasks of the stored checkpoint {name!r} could not be read: {error}") from error
+
+
+def read_checkpoint(codec: Codec, row: Row, body: Body, state: State, parent_id: str | None) -> Checkpoint:
+    """The checkpoint of a row."""
+    name = id_of(row)
+    step, source, created = row.step, row.source, row.created
+    if step is None or source is None or created is None:
+        raise DecodeError(f"the stored checkpoint {name!r} lacks its step, its source or its time")
+    try:
         return Checkpoint(
-            row.checkpoint_id,
-            row.parent_id,
-            row.step,
-            row.source,
-            row.created_at,
-            values,
-            tuple(Task(*fields) for fields in due),
-            tuple(deferred),
-            {edge: tuple(seen) for edge, seen in joins.items()},
-            tuple(ran),
-            tuple(written),
-            owner,
+            name,
+            parent_id,
+            step,
+            source,
+            created,
+            state.values,
+            read_due(codec, row, body),
+            body.deferred,
+            body.joins,
+            body.ran,
+            state.written,
+            body.owner,
             read_metadata(row.metadata),
         )
     except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
-        raise DecodeError(f"the stored checkpoint {row.checkpoint_id!r} could not be read: {error}") from error
+        raise DecodeError(f"the stored checkpoint {name!r} could not be read: {error}") from error
 
 
-def read_ancestor(row: AncestorRow) -> Ancestor:
-    """The step of a row; the tasks that were due after it are passed over unread."""
-    try:
-        parts = _items(row.body)
-        ran = _names(parts[1]) if len(parts) > 1 else ()
-    except msgspec.MsgspecError as error:
-        raise DecodeError(f"the stored checkpoint {row.checkpoint_id!r} could not be read: {error}") from error
-    return Ancestor(row.checkpoint_id, row.step, row.source, ran)
+def read_ancestor(row: Row) -> Ancestor:
+    """What a row says of its step, without the state."""
+    return Ancestor(id_of(row), row.step or 0, row.source or "", read_body(row).ran)

@@ -1,14 +1,13 @@
 """A saver that keeps threads in one SQLite file, which any SQLite tool can open.
 
-Tables (see `connections.SCHEMA` for every column): `checkpoints`, one row for each state a thread went through;
-`heads`, where each thread and namespace stands; `results`, what the tasks of a checkpoint gave; `recorded`, the
-`once()` calls of tasks. Text, numbers and metadata are readable as they are; values are MessagePack:
+Tables (see `schema.SCHEMA` for every column): `logs`, one row for each thread and namespace; `writes`, one row for each
+write to a log; `recorded`, the `once()` calls of tasks. The view `checkpoints` shows them by hand:
 
-    SELECT thread_id, step, source, created_at, length(changes) FROM checkpoints ORDER BY sequence;
-    SELECT thread_id, checkpoint_id, revision FROM heads;
+    SELECT thread_id, step, source, created_at FROM checkpoints ORDER BY thread_id, namespace, revision;
 
-A state is stored as what changed since `base`. `chain_rows` and `chain_bytes` say what reading it takes, and stay
-near the size of the state itself.
+A row of `writes` is found by `place`, its log's number and its revision in one integer, so a thread's rows lie side by
+side, a checkpoint's id needs no index, and that revision + 1 is free is what a write claims: one INSERT, which is a
+transaction of its own, is a step.
 
 A file is used in write-ahead-log mode with synchronous=NORMAL: readers never wait for a writer, a write costs no disk
 flush, and a killed process loses nothing that was saved. A power cut may lose the last writes, never the file: who
@@ -27,17 +26,26 @@ import msgspec
 
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.connections import Pool, Single, connections, translated
-from minigraph.checkpoint.rows import AncestorRow, Chain, CheckpointRow, ResultRow
 from minigraph.checkpoint.saver import TableSaver
-from minigraph.checkpoint.tables import Head, Query, RecordedRow, Tables, duplicate
+from minigraph.checkpoint.schema import REVISION_BITS
+from minigraph.checkpoint.tables import Log, Query, RecordedRow, Row, Tables
 from minigraph.errors import DecodeError
 
-_ROW = (
-    "sequence, thread_id, namespace, checkpoint_id, parent_id, step, source, created_at, metadata, body, changes, "
-    "base, chain_rows, chain_links, chain_bytes, state_bytes"
-)
 _FULL: Final = 2
 """The level of `PRAGMA synchronous` at which a commit waits for the disk."""
+_WITHIN: Final = "cannot start a transaction within a transaction"
+_MASK: Final = (1 << REVISION_BITS) - 1
+_COLUMNS: Final = "mark, parent, base, step, source, created_at, metadata, body"
+_SELECT: Final = f"SELECT place & {_MASK}, {_COLUMNS} FROM writes"
+_ADD: Final = f"INSERT INTO writes (place, {_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+_ADD_AFTER: Final = (
+    f"WITH before AS (SELECT 1 FROM writes WHERE place = ?1 - 1) INSERT INTO writes (place, {_COLUMNS}) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, (SELECT ?9 FROM before))"
+)
+"""Adds a row if the one before it is there: otherwise the body would be NULL, which the table refuses.
+
+It begins with WITH, so that the sqlite3 module opens no transaction around it, whatever a connection's isolation level.
+"""
 
 
 class SqliteSaver(TableSaver):
@@ -79,6 +87,20 @@ class SqliteSaver(TableSaver):
     def _lasting(self) -> _Transaction:
         return _Transaction(self._connections, "BEGIN IMMEDIATE", flush=True)
 
+    def _append(self, number: int, row: Row) -> bool:
+        connection = self._connections.take()
+        try:
+            if connection.in_transaction:
+                raise sqlite3.OperationalError(_WITHIN)
+            connection.execute(_ADD_AFTER, _values(number, row))
+        except sqlite3.IntegrityError:
+            return False
+        except sqlite3.Error as error:
+            raise translated(self._connections.name, error) from error
+        finally:
+            self._connections.give_back(connection)
+        return True
+
 
 class _Transaction:
     """A with block that is one transaction: committed at its end, taken back when an error leaves it.
@@ -86,15 +108,14 @@ class _Transaction:
     With `flush` the commit waits until the disk has it, and all that was committed before.
     """
 
-    __slots__ = ("_begin", "_connection", "_connections", "_flush", "_lent", "_usual")
+    __slots__ = ("_begin", "_connection", "_connections", "_flush", "_usual")
 
     def __init__(self, lender: Pool | Single, begin: str, *, flush: bool = False) -> None:
         self._connections, self._begin, self._flush = lender, begin, flush
         self._usual = _FULL
 
     def __enter__(self) -> Tables:
-        self._lent = self._connections.lend()
-        self._connection = connection = self._lent.__enter__()
+        self._connection = connection = self._connections.take()
         try:
             if self._flush:
                 self._usual = connection.execute("PRAGMA synchronous").fetchone()[0]
@@ -103,7 +124,7 @@ class _Transaction:
             connection.execute(self._begin)
             cursor = connection.cursor()
         except BaseException as error:
-            self._lent.__exit__(None, None, None)
+            self._connections.give_back(self._connection)
             if isinstance(error, sqlite3.Error):
                 raise translated(self._connections.name, error) from error
             raise
@@ -125,7 +146,7 @@ class _Transaction:
                 if self._usual < _FULL:
                     self._connection.execute(f"PRAGMA synchronous = {self._usual}")
             finally:
-                self._lent.__exit__(None, None, None)
+                self._connections.give_back(self._connection)
         if isinstance(error, sqlite3.Error):
             raise translated(self._connections.name, error) from error
 
@@ -139,90 +160,111 @@ class _SqliteTables:
     def _all(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return self._cursor.execute(statement, values).fetchall()
 
-    def head(self, thread_id: str, namespace: str) -> Head | None:
-        found = self._cursor.execute(
-            "SELECT h.checkpoint_id, h.revision, c.sequence, c.chain_links, c.chain_rows, c.chain_bytes, c.state_bytes "
-            "FROM heads h JOIN checkpoints c ON c.sequence = h.sequence WHERE h.thread_id = ? AND h.namespace = ?",
-            (thread_id, namespace),
-        ).fetchone()
-        return None if found is None else Head(found[0], found[1], Chain(*found[2:]))
+    def _rows(self, condition: str, *values: object) -> list[Row]:
+        found = [Row(*fields) for fields in self._all(f"{_SELECT} {condition}", *values)]
+        for row in found:
+            if type(row.body) is not bytes or type(row.mark) not in (bytes, type(None)):
+                raise DecodeError(f"the stored row of revision {row.revision} holds text where bytes belong")
+        return found
 
-    def find(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointRow | None:
-        return self._row("thread_id = ? AND namespace = ? AND checkpoint_id = ?", thread_id, namespace, checkpoint_id)
+    def log(self, thread_id: str, namespace: str) -> int | None:
+        found = self._all("SELECT number FROM logs WHERE thread_id = ? AND namespace = ?", thread_id, namespace)
+        return found[0][0] if found else None
 
-    def at(self, sequence: int) -> CheckpointRow | None:
-        return self._row("sequence = ?", sequence)
+    def logs(self, thread_id: str | None) -> list[Log]:
+        condition, values = ("> ''", ()) if thread_id is None else ("= ?", (thread_id,))
+        chosen = f"WHERE thread_id {condition} ORDER BY number DESC"
+        found = self._all(f"SELECT number, thread_id, namespace FROM logs {chosen}", *values)
+        return [Log(*fields) for fields in found]
 
-    def _row(self, condition: str, *values: object) -> CheckpointRow | None:
-        found = self._cursor.execute(f"SELECT {_ROW} FROM checkpoints WHERE {condition}", values).fetchone()
-        if found is None:
-            return None
-        if type(found[9]) is not bytes or type(found[10]) is not bytes:
-            raise DecodeError(f"the stored checkpoint {found[3]!r} holds text where bytes belong")
-        return CheckpointRow(*found)
+    def begin(self, thread_id: str, namespace: str) -> int:
+        ((number,),) = self._all("SELECT number FROM logs WHERE thread_id = ''")
+        self._cursor.execute("UPDATE logs SET number = number + 1 WHERE thread_id = ''")
+        values = (number, thread_id, namespace)
+        self._cursor.execute("INSERT INTO logs (number, thread_id, namespace) VALUES (?, ?, ?)", values)
+        return int(number)
 
-    def chain(self, row: CheckpointRow) -> list[bytes]:
-        if row.base is None:
-            return [row.changes]
-        found = self._all(
-            "WITH RECURSIVE chain (sequence, base) AS (SELECT sequence, base FROM checkpoints WHERE sequence = ? "
-            "UNION ALL SELECT c.sequence, c.base FROM chain JOIN checkpoints c "
-            "ON c.sequence = chain.base AND c.sequence < chain.sequence) "
-            "SELECT c.base, c.changes FROM chain JOIN checkpoints c ON c.sequence = chain.sequence "
-            "ORDER BY chain.sequence",
-            row.sequence,
+    def revision(self, number: int) -> int:
+        place = number << REVISION_BITS
+        found = self._all("SELECT max(place) FROM writes WHERE place BETWEEN ? AND ?", place, place | _MASK)
+        return 0 if found[0][0] is None else int(found[0][0]) & _MASK
+
+    def newest(self, number: int) -> Row | None:
+        place = number << REVISION_BITS
+        condition = "WHERE place BETWEEN ? AND ? AND mark IS NOT NULL ORDER BY place DESC LIMIT 1"
+        found = self._rows(condition, place, place | _MASK)
+        return found[0] if found else None
+
+    def rows(self, number: int, first: int, last: int) -> list[Row]:
+        place = number << REVISION_BITS
+        return self._rows("WHERE place BETWEEN ? AND ? ORDER BY place", place | first, place | last)
+
+    def after(self, number: int, revision: int) -> list[Row]:
+        place = number << REVISION_BITS
+        return self._rows(
+            "WHERE place BETWEEN ?1 + 1 AND ifnull((SELECT place FROM writes WHERE place BETWEEN ?1 + 1 AND ?2 "
+            "AND mark IS NOT NULL ORDER BY place LIMIT 1), ?2) ORDER BY place",
+            place | revision,
+            place | _MASK,
         )
-        if found[0][0] is not None:
-            raise DecodeError(f"the row that the stored checkpoint {row.checkpoint_id!r} builds on is missing")
-        return [changes for _, changes in found]
 
-    def links(self, sequence: int) -> tuple[int, list[bytes]]:
-        found = self._all(
-            "WITH RECURSIVE run (sequence, base, links) AS "
-            "(SELECT sequence, base, chain_links FROM checkpoints WHERE sequence = ? "
-            "UNION ALL SELECT c.sequence, c.base, c.chain_links FROM run JOIN checkpoints c "
-            "ON c.sequence = run.base AND c.sequence < run.sequence WHERE run.links > 0) "
-            "SELECT c.sequence, c.changes FROM run JOIN checkpoints c ON c.sequence = run.sequence "
-            "ORDER BY run.sequence",
-            sequence,
+    def chain(self, number: int, revision: int) -> list[Row]:
+        return self._rows(
+            "WHERE place IN (WITH RECURSIVE chain (place, base) AS (SELECT place, base FROM writes WHERE place = ? "
+            "UNION ALL SELECT w.place, w.base FROM chain JOIN writes w ON w.place = chain.place - chain.base "
+            "WHERE chain.base > 0) SELECT place FROM chain) ORDER BY place",
+            number << REVISION_BITS | revision,
         )
-        return found[0][0], [changes for _, changes in found[1:]]
 
-    def matching(self, query: Query) -> list[int]:
-        conditions, values = ["1"], []
-        for column in ("thread_id", "namespace", "checkpoint_id"):
-            if (wanted := getattr(query, column)) is not None:
-                conditions.append(f"{column} = ?")
-                values.append(wanted)
+    def matching(self, query: Query) -> list[tuple[int, int]]:
+        conditions, values = ["mark IS NOT NULL"], []
+        if query.number is not None:
+            conditions.append("place BETWEEN ? AND ?")
+            values += [query.number << REVISION_BITS, query.number << REVISION_BITS | _MASK]
         if query.before is not None:
-            conditions.append("sequence < ?")
-            values.append(query.before)
+            conditions.append("place < ?")
+            values.append(query.before[0] << REVISION_BITS | query.before[1])
         for key, wanted in query.filter.items():
             condition, bound = _condition(key, wanted)
             conditions.append(condition)
             values += bound
-        where = " AND ".join(conditions)
-        found = self._all(f"SELECT sequence FROM checkpoints c WHERE {where} ORDER BY sequence DESC", *values)
-        return [sequence for (sequence,) in found]
-
-    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[AncestorRow]:
-        place = (thread_id, namespace)
         found = self._all(
-            "WITH RECURSIVE line (sequence, parent_id) AS (SELECT sequence, parent_id FROM checkpoints "
-            "WHERE thread_id = ? AND namespace = ? AND checkpoint_id = ? "
-            "UNION ALL SELECT c.sequence, c.parent_id FROM line JOIN checkpoints c ON c.thread_id = ? "
-            "AND c.namespace = ? AND c.checkpoint_id = line.parent_id AND c.sequence < line.sequence) "
-            "SELECT c.checkpoint_id, c.step, c.source, c.body FROM line JOIN checkpoints c "
-            "ON c.sequence = line.sequence ORDER BY line.sequence DESC",
-            *place,
-            checkpoint_id,
-            *place,
+            f"SELECT place >> {REVISION_BITS}, place & {_MASK} FROM writes WHERE {' AND '.join(conditions)} "
+            "ORDER BY place DESC LIMIT ?",
+            *values,
+            -1 if query.limit is None else query.limit,
         )
-        return [AncestorRow(*fields) for fields in found]
+        return [(number, revision) for number, revision in found]
 
-    def results(self, sequence: int) -> list[ResultRow]:
-        found = self._all("SELECT sequence, task_id, child, body FROM results WHERE sequence = ?", sequence)
-        return [ResultRow(*fields) for fields in found]
+    def append(self, number: int, row: Row) -> bool:
+        statement = _ADD if row.revision == 1 else _ADD_AFTER
+        try:
+            self._cursor.execute(statement, _values(number, row))
+        except sqlite3.IntegrityError:
+            return False
+        return True
+
+    def replace(self, number: int, row: Row) -> None:
+        place = number << REVISION_BITS | row.revision
+        self._cursor.execute("UPDATE writes SET base = ?, body = ? WHERE place = ?", (row.base, row.body, place))
+
+    def forget(self, number: int, before: int) -> None:
+        place = number << REVISION_BITS
+        self._cursor.execute("DELETE FROM writes WHERE place BETWEEN ? AND ?", (place, place + before - 1))
+
+    def copy(self, source: int, target: int) -> None:
+        place, moved = source << REVISION_BITS, target - source << REVISION_BITS
+        self._cursor.execute(
+            f"INSERT INTO writes (place, {_COLUMNS}) SELECT place + ?, {_COLUMNS} FROM writes "
+            "WHERE place BETWEEN ? AND ? ORDER BY place",
+            (moved, place, place | _MASK),
+        )
+
+    def delete(self, thread_id: str) -> None:
+        for log in self.logs(thread_id):
+            self.forget(log.number, _MASK + 1)
+        for table in ("logs", "recorded"):
+            self._cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))
 
     def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]:
         return self._recorded("thread_id = ? AND namespace = ? AND task_id = ?", thread_id, namespace, task_id)
@@ -237,42 +279,6 @@ class _SqliteTables:
             *values,
         )
         return [RecordedRow(*fields) for fields in found]
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        found = self._all("SELECT namespace FROM heads WHERE thread_id = ? ORDER BY namespace", thread_id)
-        return [namespace for (namespace,) in found]
-
-    def holds(self, thread_id: str) -> bool:
-        heads = self._all("SELECT 1 FROM heads WHERE thread_id = ? LIMIT 1", thread_id)
-        return bool(heads or self._all("SELECT 1 FROM recorded WHERE thread_id = ? LIMIT 1", thread_id))
-
-    def add(self, row: CheckpointRow) -> int:
-        values = msgspec.structs.astuple(row)[1:]
-        try:
-            self._cursor.execute(
-                f"INSERT INTO checkpoints ({_ROW}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
-            )
-        except sqlite3.IntegrityError:
-            raise duplicate(row.thread_id, row.checkpoint_id) from None
-        sequence = self._cursor.lastrowid
-        assert sequence is not None
-        return sequence
-
-    def add_result(self, thread_id: str, row: ResultRow) -> None:
-        self._cursor.execute(
-            "INSERT OR REPLACE INTO results (sequence, task_id, thread_id, child, body) VALUES (?, ?, ?, ?, ?)",
-            (row.sequence, row.task_id, thread_id, row.child, row.body),
-        )
-
-    def remove_result(self, sequence: int, task_id: str) -> None:
-        self._cursor.execute("DELETE FROM results WHERE sequence = ? AND task_id = ?", (sequence, task_id))
-
-    def set_head(self, thread_id: str, namespace: str, checkpoint_id: str, sequence: int, revision: int) -> None:
-        self._cursor.execute(
-            "INSERT OR REPLACE INTO heads (thread_id, namespace, checkpoint_id, sequence, revision) "
-            "VALUES (?, ?, ?, ?, ?)",
-            (thread_id, namespace, checkpoint_id, sequence, revision),
-        )
 
     def add_recorded(self, thread_id: str, row: RecordedRow) -> None:
         self._cursor.execute(
@@ -289,25 +295,12 @@ class _SqliteTables:
             (thread_id, namespace, task_id, key),
         )
 
-    def delete(self, thread_id: str) -> None:
-        self._cursor.execute(
-            "DELETE FROM results WHERE sequence IN (SELECT sequence FROM checkpoints WHERE thread_id = ?)", (thread_id,)
-        )
-        for table in ("checkpoints", "heads", "recorded"):
-            self._cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))
 
-    def replace(self, row: CheckpointRow) -> None:
-        self._cursor.execute(
-            "UPDATE checkpoints SET base = ?, chain_rows = ?, chain_links = ?, chain_bytes = ?, changes = ? "
-            "WHERE sequence = ?",
-            (row.base, row.rows, row.links, row.chain_bytes, row.changes, row.sequence),
-        )
-
-    def forget(self, thread_id: str, namespace: str, before: int) -> None:
-        place = (thread_id, namespace, before)
-        gone = "FROM checkpoints WHERE thread_id = ? AND namespace = ? AND sequence < ?"
-        self._cursor.execute(f"DELETE FROM results WHERE sequence IN (SELECT sequence {gone})", place)
-        self._cursor.execute(f"DELETE {gone}", place)
+def _values(number: int, row: Row) -> tuple[object, ...]:
+    """What is bound to `_ADD`."""
+    place = number << REVISION_BITS | row.revision
+    times = (row.created, row.metadata, row.body)
+    return (place, row.mark, row.parent, row.base, row.step, row.source, *times)
 
 
 def _condition(key: str, wanted: Any) -> tuple[str, list[Any]]:
@@ -317,7 +310,7 @@ def _condition(key: str, wanted: Any) -> tuple[str, list[Any]]:
         return (f"{key} = ?", [wanted]) if type(wanted) is column else ("0", [])
     names = {str: "text", int: "integer", float: "real", type(None): "null", list: "array", dict: "object"}
     kind = ("true" if wanted else "false") if type(wanted) is bool else names[type(wanted)]
-    condition = "EXISTS (SELECT 1 FROM json_each(c.metadata) j WHERE j.key = ? AND j.type = ?"
+    condition = "EXISTS (SELECT 1 FROM json_each(metadata) j WHERE j.key = ? AND j.type = ?"
     if kind in ("true", "false", "null"):
         return condition + ")", [key, kind]
     value = msgspec.json.encode(wanted).decode() if kind in ("array", "object") else wanted

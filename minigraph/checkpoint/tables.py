@@ -1,21 +1,47 @@
-"""What a saver keeps its rows in: the reads and writes that storing threads takes."""
+"""What a saver keeps its rows in: the narrow interface that another database has to offer.
+
+A thread is a log of writes, one log for each namespace. A row is one write: its number in the log is the thread's
+revision, and the last row is the head. A row whose `mark` is None holds results only; every other row is a checkpoint
+as well. Rows refer to earlier ones by how many revisions they stand back, so a copy of a log needs no change.
+
+A saver over such tables provides two ways in (see `saver.TableSaver`): a transaction around `Tables`, and `append`
+alone, as one statement that is a transaction of its own. All the rest (what a row holds, when a state is stored whole,
+how a history is read) is done above this interface, alike for all of them.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from minigraph.checkpoint.rows import AncestorRow, Chain, CheckpointRow, ResultRow
-from minigraph.errors import StorageError
 
+class Row(msgspec.Struct, frozen=True):
+    """One write. Its state is what `body` changes in the state of the row `base` revisions back (None: it is whole)."""
 
-class Head(msgspec.Struct, frozen=True):
-    """Where a thread and namespace stands; `chain` is where the head's state is stored."""
-
-    checkpoint_id: str
     revision: int
-    chain: Chain
+    mark: bytes | None
+    """The random half of the checkpoint's id; None where the write holds results only."""
+    parent: int | None
+    """How many revisions back the checkpoint stands that it came from; None for the first of a line."""
+    base: int | None
+    step: int | None
+    source: str | None
+    created: int | None
+    """Milliseconds since 1970."""
+    metadata: str | None
+    """JSON; None if there is none."""
+    body: bytes
+
+
+class Log(NamedTuple):
+    """A thread and namespace, and the number by which its rows are kept. A number is given once, deleted or not."""
+
+    number: int
+    thread_id: str
+    namespace: str
 
 
 class RecordedRow(msgspec.Struct, frozen=True):
@@ -31,67 +57,85 @@ class RecordedRow(msgspec.Struct, frozen=True):
     children: int
 
 
-class Query(msgspec.Struct, frozen=True):
-    """Which checkpoints to list, newest first; None means any."""
+class Query(NamedTuple):
+    """Which checkpoints to list: of one log (None: of all), older than one of them, and whose metadata, `source`
+    and `step` equal the values of a filter, types included."""
 
-    thread_id: str | None = None
-    namespace: str | None = None
-    checkpoint_id: str | None = None
-    before: int | None = None
-    filter: dict[str, Any] = {}
+    number: int | None = None
+    before: tuple[int, int] | None = None
+    """Number and revision; a lower number counts as older."""
+    filter: Mapping[str, Any] = MappingProxyType({})
+    limit: int | None = None
 
 
 class Tables(Protocol):
-    """Rows of checkpoints, heads, results and once() calls."""
+    """Logs, their rows, and once() calls. Lists of rows are oldest first."""
 
-    def head(self, thread_id: str, namespace: str) -> Head | None: ...
-    def find(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointRow | None: ...
-    def at(self, sequence: int) -> CheckpointRow | None: ...
-    def chain(self, row: CheckpointRow) -> list[bytes]:
-        """The changes that make up a row's state, the complete one first."""
+    def log(self, thread_id: str, namespace: str) -> int | None:
+        """The number of a log, if there is one."""
         ...
 
-    def links(self, sequence: int) -> tuple[int, list[bytes]]:
-        """The row at which a row's run of single changes began, and the changes since, oldest first."""
+    def logs(self, thread_id: str | None) -> list[Log]:
+        """All logs of a thread, by namespace; None: of every thread, the one that began last first."""
         ...
 
-    def matching(self, query: Query) -> list[int]:
-        """The sequence numbers that a query finds, newest first."""
+    def begin(self, thread_id: str, namespace: str) -> int:
+        """Makes an empty log and returns its number."""
         ...
 
-    def lineage(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[AncestorRow]:
-        """A checkpoint and its ancestors as far as they are stored, newest first."""
+    def revision(self, number: int) -> int:
+        """The revision of the last row, 0 where there is none."""
         ...
 
-    def results(self, sequence: int) -> list[ResultRow]: ...
-    def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]: ...
-    def namespaces(self, thread_id: str) -> list[str]: ...
-    def holds(self, thread_id: str) -> bool: ...
+    def newest(self, number: int) -> Row | None:
+        """The last row that is a checkpoint."""
+        ...
+
+    def rows(self, number: int, first: int, last: int) -> list[Row]:
+        """The rows from one revision to another, both included."""
+        ...
+
+    def after(self, number: int, revision: int) -> list[Row]:
+        """The rows after a revision, up to and including the next checkpoint."""
+        ...
+
+    def chain(self, number: int, revision: int) -> list[Row]:
+        """The row and those that its state builds on, `base` by `base`."""
+        ...
+
+    def matching(self, query: Query) -> list[tuple[int, int]]:
+        """Number and revision of the checkpoints that a query finds, the highest number and revision first."""
+        ...
+
+    def append(self, number: int, row: Row) -> bool:
+        """Adds a row, unless its revision is taken or the row before it (if any is due) is not there: then False."""
+        ...
+
+    def replace(self, number: int, row: Row) -> None:
+        """Stores a row anew."""
+        ...
+
+    def forget(self, number: int, before: int) -> None:
+        """Deletes the rows before a revision."""
+        ...
+
+    def copy(self, source: int, target: int) -> None:
+        """Gives an empty log the rows of another."""
+        ...
+
+    def delete(self, thread_id: str) -> None:
+        """Deletes the logs, rows and once() calls of a thread."""
+        ...
+
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]:
+        """The once() calls of a task, in the order in which they began."""
+        ...
+
     def all_recorded(self, thread_id: str) -> list[RecordedRow]: ...
-    def add(self, row: CheckpointRow) -> int:
-        """Adds a checkpoint and returns the sequence number it got (the row's own is not used)."""
+    def add_recorded(self, thread_id: str, row: RecordedRow) -> None:
+        """Stores a once() call, in place of an earlier one of its key."""
         ...
 
-    def add_result(self, thread_id: str, row: ResultRow) -> None: ...
-    def remove_result(self, sequence: int, task_id: str) -> None: ...
-    def set_head(self, thread_id: str, namespace: str, checkpoint_id: str, sequence: int, revision: int) -> None: ...
-    def add_recorded(self, thread_id: str, row: RecordedRow) -> None: ...
     def remove_recorded(self, thread_id: str, namespace: str, task_id: str, key: str | None = None) -> None:
-        """Deletes one `once()` call of a task; None: all of them."""
+        """Deletes one once() call of a task; None: all of them."""
         ...
-
-    def delete(self, thread_id: str) -> None: ...
-    def replace(self, row: CheckpointRow) -> None: ...
-    def forget(self, thread_id: str, namespace: str, before: int) -> None:
-        """Deletes the checkpoints numbered lower than `before`, with their results."""
-        ...
-
-
-def duplicate(thread_id: str, checkpoint_id: str) -> StorageError:
-    """The error for a checkpoint that is stored already."""
-    return StorageError(f"thread {thread_id!r}: the checkpoint {checkpoint_id!r} is stored already")
-
-
-def chain_of(row: CheckpointRow) -> Chain:
-    """The numbers of a row."""
-    return Chain(row.sequence, row.links, row.rows, row.chain_bytes, row.state_bytes)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from minigraph.checkpoint.base import Saver
 from minigraph.errors import StorageError, ThreadConflictError, UnstorableValueError
 from minigraph.records import (
@@ -30,6 +32,8 @@ from minigraph.testing.saver_parts import (
     ConformanceError,
     SavedThread,
     demand,
+    name_of,
+    named_id,
     point,
     refused,
     stored_in,
@@ -76,11 +80,11 @@ def _through_async(check: Callable[[Saver], None], saver: Saver) -> None:
 def every_field_comes_back(saver: Saver) -> None:
     """A checkpoint with every field set is read as it was written."""
     full = Checkpoint(
-        id="full",
+        id=named_id(1, "full"),
         parent_id=None,
         step=3,
         source="update",
-        created_at=TIME,
+        created=TIME,
         values={"a": [1, (2,), 2**70], "b": {"c": {1}, "d": b"x"}, "e": None, "f": 1.5},
         due=(Task("1", "x"), Task("2", "y", 3, None), Task("3", "z", 0, {"arg": (1,)})),
         deferred=("d", "e"),
@@ -93,8 +97,8 @@ def every_field_comes_back(saver: Saver) -> None:
     demand(saver.put(Write("t", "ns", 0, (NewCheckpoint(full, None),))), 1, "put returns the new revision")
     stored = stored_in(saver, "t", "ns")
     demand(stored.checkpoint, full, "every field of a checkpoint comes back")
-    demand((stored.head_id, stored.revision, stored.results), ("full", 1, ()), "head, revision and results come back")
-    demand(saver.get("t", "ns", "full"), stored, "get by id finds the head too")
+    demand((stored.head_id, stored.revision, stored.results), (full.id, 1, ()), "head, revision and results come back")
+    demand(saver.get("t", "ns", full.id), stored, "get by id finds the head too")
 
 
 def every_kind_of_result_comes_back(saver: Saver) -> None:
@@ -109,63 +113,71 @@ def every_kind_of_result_comes_back(saver: Saver) -> None:
         Failed("c0-task", "node", "E", "m", kept=Finished("c0-task", "node", (("n", (1,)),), ("x",))),
     )
     thread = SavedThread(saver)
-    thread.add({"n": 0})
+    first = thread.add({"n": 0})
     for result in results:
-        thread.write((), ("c0", result))
+        thread.write((), (first.id, result))
         demand(stored_in(saver, "t", "").results, (result,), f"a {type(result).__name__} result comes back")
 
 
 def reads_create_nothing(saver: Saver) -> None:
     """Reading what is not there gives nothing and leaves nothing behind."""
     what = "reads of what is not there"
-    demand((saver.get("t", ""), saver.get("t", "", "c0"), list(saver.history("t", ""))), (None, None, []), what)
-    demand((list(saver.history("t", "", before="c0")), saver.namespaces("t")), ([], []), what)
+    demand((saver.get("t", ""), saver.get("t", "", named_id(1)), list(saver.history("t", ""))), (None, None, []), what)
+    demand((list(saver.history("t", "", before=named_id(1))), saver.namespaces("t")), ([], []), what)
     demand((saver.recorded("t", "", "task"), list(saver.list())), ((), []), what)
 
 
 def another_revision_is_refused(saver: Saver) -> None:
     """A write on another revision of the head raises ThreadConflictError and stores nothing."""
     thread = SavedThread(saver)
-    thread.add({"n": 1})
-    done = ("c0", Finished("c0-task", "node", (("n", 2),)))
+    first = thread.add({"n": 1})
+    done = (first.id, Finished("c0-task", "node", (("n", 2),)))
     for revision in (0, 2, -1):
         with refused(ThreadConflictError, "a write on another revision"):
-            saver.put(Write("t", "", revision, (NewCheckpoint(point("x", {}), None),), (done,)))
+            saver.put(Write("t", "", revision, (NewCheckpoint(point(revision + 1, "x", {}), None),), (done,)))
     stored = stored_in(saver, "t", "")
-    demand((stored.head_id, stored.revision, stored.results), ("c0", 1, ()), "a refused write stores nothing")
-    demand(saver.get("t", "", "x"), None, "a refused write stores nothing")
-    demand(saver.put(Write("t", "ns", 0, (NewCheckpoint(point("x", {}), None),))), 1, "namespaces have own revisions")
+    demand((stored.head_id, stored.revision, stored.results), (first.id, 1, ()), "a refused write stores nothing")
+    demand(saver.get("t", "", named_id(1, "x")), None, "a refused write stores nothing")
+    write = Write("t", "ns", 0, (NewCheckpoint(point(1, "x", {}), None),))
+    demand(saver.put(write), 1, "namespaces have own revisions")
 
 
 def results_are_replaced_by_task(saver: Saver) -> None:
     """A later result of a task replaces the earlier one; results come in the order of the due tasks."""
     thread = SavedThread(saver)
-    thread.add({}, due=(Task("z", "n"), Task("a", "n"), Task("m", "n")))
-    thread.write((), ("c0", Finished("m", "n")), ("c0", Failed("a", "n", "E", "first")))
-    thread.write((), ("c0", Finished("a", "n", (("k", 1),))), ("c0", Finished("z", "n")))
+    head = thread.add({}, due=(Task("z", "n"), Task("a", "n"), Task("m", "n"))).id
+    thread.write((), (head, Finished("m", "n")), (head, Failed("a", "n", "E", "first")))
+    thread.write((), (head, Finished("a", "n", (("k", 1),))), (head, Finished("z", "n")))
     wanted = (Finished("z", "n"), Finished("a", "n", (("k", 1),)), Finished("m", "n"))
     demand(stored_in(saver, "t", "").results, wanted, "results are replaced, in task order")
-    thread.write(removed=(("c0", "a"), ("c0", "never there")))
+    thread.write(removed=((head, "a"), (head, "never there")))
     demand(stored_in(saver, "t", "").results, (wanted[0], wanted[2]), "removed results are gone")
     with refused(StorageError, "a result of a checkpoint that is not there"):
-        thread.write((), ("nowhere", Finished("a", "n")))
+        thread.write((), (named_id(1, "nowhere"), Finished("a", "n")))
+    thread.add({"n": 2})
+    with refused(StorageError, "a result of a checkpoint that is not the head any more"):
+        thread.write((), (head, Finished("a", "n")))
+    demand(thread.names(), ["c4", "c0"], "refused results leave nothing behind")
 
 
 def a_write_is_all_or_nothing(saver: Saver) -> None:
     """Several checkpoints and results go in together, or, where a value cannot be stored, not at all."""
     thread = SavedThread(saver)
-    one = point("one", {"l": [1]})
-    two = point("two", {"l": [1, 2]}, one)
+    one = point(1, "one", {"l": [1]})
+    two = point(2, "two", {"l": [1, 2]}, one)
     result = Finished("one-task", "node", (("l", [2]),))
-    thread.write((NewCheckpoint(one, None), NewCheckpoint(two, one)), ("one", result))
-    demand(thread.names(), ["two", "one"], "several checkpoints in one write")
+    thread.write((NewCheckpoint(one, None), NewCheckpoint(two, one)), (one.id, result))
+    demand((thread.names(), thread.revision), (["two", "one"], 2), "several checkpoints in one write")
     demand([stored.results for stored in thread.history()], [(), (result,)], "several checkpoints in one write")
-    good, bad = point("good", {"l": []}, two), point("bad", {"l": [{"x": object()}]}, two)
+    good, bad = point(3, "good", {"l": []}, two), point(4, "bad", {"l": [{"x": object()}]}, two)
     with refused(UnstorableValueError, "a value without a stored form"):
-        thread.write((NewCheckpoint(good, two), NewCheckpoint(bad, good)), ("two", Finished("two-task", "node")))
-    with refused(StorageError, "an id that is stored already"):
-        thread.write((NewCheckpoint(good, two), NewCheckpoint(one, None)))
-    demand((thread.names(), stored_in(saver, "t", "").revision), (["two", "one"], 1), "a refused write stores nothing")
+        thread.write((NewCheckpoint(good, two), NewCheckpoint(bad, good)), (two.id, Finished("two-task", "node")))
+    for wrong in (one, point(3, "again", {}), msgspec.structs.replace(good, id="four")):
+        with refused(StorageError, "an id that does not begin with its revision"):
+            thread.write((NewCheckpoint(good, two), NewCheckpoint(wrong, None)))
+    with refused(StorageError, "a parent that is no earlier checkpoint"):
+        thread.write((NewCheckpoint(good, two), NewCheckpoint(point(4, "x", {}, point(4, "y", {})), None)))
+    demand((thread.names(), stored_in(saver, "t", "").revision), (["two", "one"], 2), "a refused write stores nothing")
     demand(stored_in(saver, "t", "").results, (), "a refused write stores nothing")
 
 
@@ -192,7 +204,8 @@ def every_state_of_a_long_history_can_be_read(saver: Saver) -> None:
         thread.add(state)
     found = [stored.checkpoint.values for stored in thread.history()]
     demand(found, states[::-1], "every state of a long history can be read")
-    demand(stored_in(saver, "t", "", "c50").checkpoint.values, states[50], "a state in the middle can be read")
+    middle = stored_in(saver, "t", "", named_id(51, "c50"))
+    demand(middle.checkpoint.values, states[50], "a state in the middle can be read")
 
 
 def branches_have_states_of_their_own(saver: Saver) -> None:
@@ -205,8 +218,9 @@ def branches_have_states_of_their_own(saver: Saver) -> None:
     thread.add({"l": [1, 3, 5]}, right)
     found = [stored.checkpoint.values["l"] for stored in thread.history()]
     demand(found, [[1, 3, 5], [1, 2, 4], [1, 3], [1, 2], [1]], "branches have states of their own")
-    stored = stored_in(saver, "t", "", "c3")
-    demand((stored.head_id, stored.checkpoint.parent_id), ("c4", "c1"), "an older checkpoint knows parent and head")
+    stored = stored_in(saver, "t", "", named_id(4, "c3"))
+    wanted = (named_id(5, "c4"), named_id(2, "c1"))
+    demand((stored.head_id, stored.checkpoint.parent_id), wanted, "an older checkpoint knows parent and head")
 
 
 def lineages_follow_parents(saver: Saver) -> None:
@@ -216,15 +230,16 @@ def lineages_follow_parents(saver: Saver) -> None:
     left = thread.add({"l": [1, 2]}, root, ran=("b", "a"))
     right = thread.add({"l": [1, 3]}, root, source="fork", due=(Task("t", "node", 0, {"x": (1,)}),))
     thread.add({"l": [1, 2, 4]}, left)
-    ids = [a.id for a in saver.lineage("t", "")]
+    ids = [name_of(a.id) for a in saver.lineage("t", "")]
     demand(ids, ["c3", "c1", "c0"], "the lineage of the head")
-    first, second = Ancestor("c1", left.step, "loop", ("b", "a")), Ancestor("c0", -1, "input")
-    demand(saver.lineage("t", "", "c1"), [first, second], "what a lineage says of each checkpoint")
-    demand(saver.lineage("t", "", "c2")[0], Ancestor("c2", right.step, "fork"), "the lineage of a branch")
-    demand((saver.lineage("t", "", "c9"), saver.lineage("u", "")), ([], []), "the lineage of what is not there")
+    first, second = Ancestor(left.id, left.step, "loop", ("b", "a")), Ancestor(root.id, -1, "input")
+    demand(saver.lineage("t", "", left.id), [first, second], "what a lineage says of each checkpoint")
+    demand(saver.lineage("t", "", right.id)[0], Ancestor(right.id, right.step, "fork"), "the lineage of a branch")
+    unknown = (saver.lineage("t", "", named_id(4, "c9")), saver.lineage("u", ""))
+    demand(unknown, ([], []), "the lineage of what is not there")
     saver.prune("t", keep=3)
-    for name, wanted in (("c3", ["c3", "c1"]), ("c2", ["c2"])):
-        demand([a.id for a in saver.lineage("t", "", name)], wanted, "the lineage of a pruned thread")
+    for name, wanted in ((named_id(4, "c3"), ["c3", "c1"]), (right.id, ["c2"])):
+        demand([name_of(a.id) for a in saver.lineage("t", "", name)], wanted, "the lineage of a pruned thread")
         demand(saver.lineage("t", "", name), Saver.lineage(saver, "t", "", name), "a lineage is made of parents")
 
 
@@ -238,9 +253,9 @@ def history_can_be_limited_and_filtered(saver: Saver) -> None:
         ({}, ["c5", "c4", "c3", "c2", "c1", "c0"]),
         ({"limit": 2}, ["c5", "c4"]),
         ({"limit": 0}, []),
-        ({"before": "c2"}, ["c1", "c0"]),
-        ({"before": "unknown"}, []),
-        ({"before": "c4", "limit": 1}, ["c3"]),
+        ({"before": named_id(3, "c2")}, ["c1", "c0"]),
+        ({"before": named_id(3, "c3")}, []),
+        ({"before": named_id(5, "c4"), "limit": 1}, ["c3"]),
         ({"filter": {"source": "input"}}, ["c0"]),
         ({"filter": {"step": 2}}, ["c3"]),
         ({"filter": {"even": True, "n": 2}}, ["c2"]),
@@ -262,11 +277,12 @@ def list_shows_threads(saver: Saver) -> None:
     thread.add({}, name="b1")
     SavedThread(saver, "a", "child").add({}, name="inner")
     every = list(saver.list())
-    demand([item.checkpoint.id for item in every], ["inner", "b1", "b0", "c0"], "list(None) shows everything")
-    place = {"thread_id": "b", "checkpoint_ns": "", "checkpoint_id": "b0"}
+    demand([name_of(item.checkpoint.id) for item in every], ["inner", "b1", "b0", "c0"], "list(None) shows everything")
+    place = {"thread_id": "b", "checkpoint_ns": "", "checkpoint_id": named_id(1, "b0")}
     demand(every[1].parent_config, {"configurable": place}, "list gives the parent's config")
-    demand([i.checkpoint.id for i in saver.list({"configurable": {"thread_id": "a"}})], ["c0"], "list of a thread")
-    demand([i.checkpoint.id for i in saver.list({"configurable": place})], ["b0"], "list of a checkpoint")
+    for config, name in (({"thread_id": "a"}, "c0"), (place, "b0")):
+        found = [name_of(item.checkpoint.id) for item in saver.list({"configurable": config})]
+        demand(found, [name], f"list({config})")
     demand(saver.namespaces("a"), ["", "child"], "namespaces of a thread")
 
 
@@ -289,7 +305,7 @@ def copies_are_threads_of_their_own(saver: Saver) -> None:
     thread = SavedThread(saver)
     for number in range(40):
         thread.add({"m": list(range(number))})
-    thread.write((), ("c39", Finished("c39-task", "node", (("m", [1]),))))
+    thread.write((), (named_id(40, "c39"), Finished("c39-task", "node", (("m", [1]),))))
     SavedThread(saver, "t", "child").add({"c": 1})
     before = [(s.checkpoint, s.results, s.head_id, s.revision) for s in thread.history()]
     saver.copy_thread("t", "copy")
@@ -312,7 +328,10 @@ def pruning_keeps_the_newest(saver: Saver) -> None:
     wanted = thread.history()
     for keep in (100, 40, 17, 1, 0):
         saver.prune("t", keep=keep)
-        demand(thread.history(), wanted[: max(keep, 1)], f"prune(keep={keep})")
+        kept = wanted[: max(keep, 1)]
+        orphan = msgspec.structs.replace(kept[-1].checkpoint, parent_id=None)
+        kept[-1] = msgspec.structs.replace(kept[-1], checkpoint=orphan)
+        demand(thread.history(), kept, f"prune(keep={keep})")
     thread.add({"m": []})
     demand(stored_in(saver, "t", "").checkpoint.values, {"m": []}, "a pruned thread goes on")
     with refused(StorageError, "pruning a thread that is not there"):
@@ -328,7 +347,7 @@ def of_two_writers_one_wins(saver: Saver) -> None:
         ended: list[str] = []
 
         def write(number: int, revision: int = revision, ended: list[str] = ended) -> None:
-            new = NewCheckpoint(point(f"r{revision}-{number}", {}), None)
+            new = NewCheckpoint(point(revision + 1, f"r{revision}-{number}", {}), None)
             try:
                 saver.put(Write("t", "", revision, (new,)))
                 ended.append("won")
@@ -349,11 +368,11 @@ def sync_and_async_methods_see_the_same(saver: Saver) -> None:
     """What async methods store, sync ones read, and the other way round."""
 
     async def work() -> None:
-        first = point("c0", {"n": 1})
+        first = point(1, "c0", {"n": 1})
         write = Write("t", "", 0, (NewCheckpoint(first, None),))
         demand(await saver.aput(write), 1, "aput returns the new revision")
         demand(stored_in(saver, "t", "").checkpoint, first, "get finds what aput stored")
-        second = point("c1", {"n": 2}, first)
+        second = point(2, "c1", {"n": 2}, first)
         saver.put(Write("t", "", 1, (NewCheckpoint(second, first),)))
         found = await saver.aget("t", "")
         demand(found, stored_in(saver, "t", ""), "aget finds what put stored")
@@ -375,7 +394,7 @@ def cancelled_writes_have_ended(saver: Saver) -> None:
 
     def put(name: str) -> Awaitable[Any]:
         revision = 0 if (head := saver.get("t", "")) is None else head.revision
-        return saver.aput(Write("t", "", revision, (NewCheckpoint(point(name, large), None),)))
+        return saver.aput(Write("t", "", revision, (NewCheckpoint(point(revision + 1, name, large), None),)))
 
     def begin(name: str) -> Awaitable[Any]:
         return saver.arecord_start("t", "", "task", Recorded(f"{name} begun", False, large))
@@ -407,7 +426,8 @@ def cancelled_writes_have_ended(saver: Saver) -> None:
                 revision, head_id, _ = look()
                 await cancelled(write(f"c{number}"), after)
                 found = look()
-                whole = (revision, head_id) if found[0] == revision else (revision + 1, f"c{number}")
+                new = (revision + 1, named_id(revision + 1, f"c{number}"))
+                whole = (revision, head_id) if found[0] == revision else new
                 demand(found[:2], whole, f"a cancelled {method} is stored as a whole or not")
                 await asyncio.sleep(max(0.02, 2 * longest))
                 demand(look(), found, f"a cancelled {method} has ended")

@@ -6,8 +6,6 @@ import builtins
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.sameness import same
 from minigraph.records import Recorded, Stored, Write
@@ -15,15 +13,12 @@ from minigraph.testing.laws import LawError
 
 
 class LockstepSaver(Saver):
-    """Does everything on both savers; raises LawError as soon as they answer, or refuse, differently.
-
-    Sequence numbers are compared by their order alone, since a saver may leave gaps.
-    """
+    """Does everything on both savers; raises LawError as soon as they answer, or refuse, differently."""
 
     def __init__(self, first: Saver, second: Saver) -> None:
         self.first, self.second = first, second
 
-    def _both(self, what: str, call: Callable[[Saver], Any], shown: Callable[[Any], Any] = lambda found: found) -> Any:
+    def _both(self, what: str, call: Callable[[Saver], Any]) -> Any:
         answers: list[Any] = []
         errors: list[Exception | None] = []
         for saver in (self.first, self.second):
@@ -38,7 +33,7 @@ class LockstepSaver(Saver):
             raise LawError("savers agree", f"{what}: {names[0]} raised {errors[0]!r}, {names[1]} {errors[1]!r}")
         if errors[0] is not None:
             raise errors[0]
-        left, right = map(shown, answers)
+        left, right = answers
         if not same(left, right):
             raise LawError("savers agree", f"{what}: {names[0]} gave {left!r}, {names[1]} gave {right!r}")
         return answers[0]
@@ -46,7 +41,7 @@ class LockstepSaver(Saver):
     def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
         """`get` of both."""
         what = f"get({thread_id!r}, {namespace!r}, {checkpoint_id!r})"
-        found: Stored | None = self._both(what, lambda saver: saver.get(thread_id, namespace, checkpoint_id), _bare)
+        found: Stored | None = self._both(what, lambda saver: saver.get(thread_id, namespace, checkpoint_id))
         return found
 
     def put(self, write: Write) -> int:
@@ -57,9 +52,7 @@ class LockstepSaver(Saver):
     def history(self, thread_id: str, namespace: str, **options: Any) -> Iterator[Stored]:
         """`history` of both, all at once."""
         what = f"history({thread_id!r}, {namespace!r}, {options})"
-        yield from self._both(
-            what, lambda saver: [*saver.history(thread_id, namespace, **options)], lambda found: [*map(_bare, found)]
-        )
+        yield from self._both(what, lambda saver: [*saver.history(thread_id, namespace, **options)])
 
     def list(self, config: Mapping[str, Any] | None = None, **options: Any) -> Iterator[CheckpointTuple]:
         """`list` of both, all at once."""
@@ -110,7 +103,3 @@ class LockstepSaver(Saver):
         """Closes both."""
         self.first.close()
         self.second.close()
-
-
-def _bare(stored: Stored | None) -> Stored | None:
-    return None if stored is None else msgspec.structs.replace(stored, sequence=0)

@@ -6,6 +6,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from minigraph.checkpoint.base import Saver
 from minigraph.checkpoint.sameness import same
 from minigraph.compiled import CompiledGraph
@@ -117,17 +119,26 @@ class Past:
                 self._seen[target, namespace] = dict(self._seen[source, namespace])
 
     def pruned(self, thread_id: str, keep: int) -> None:
-        """Expects the newest `keep` checkpoints of each namespace of a thread and its head, and none besides."""
+        """Expects the newest `keep` checkpoints of each namespace of a thread and its head, and none besides.
+
+        Those whose parent is dropped have none any more.
+        """
         for (thread, namespace), known in list(self._seen.items()):
             if thread == thread_id:
                 kept = list(known)[-max(keep, 1) :]
-                self._seen[thread, namespace] = {name: known[name] for name in kept}
+                self._seen[thread, namespace] = {name: _without_lost_parent(known[name], kept) for name in kept}
 
     def deleted(self, thread_id: str) -> None:
         """Expects nothing of a thread."""
         for thread, namespace in list(self._seen):
             if thread == thread_id:
                 del self._seen[thread, namespace]
+
+
+def _without_lost_parent(stored: Stored, kept: list[str]) -> Stored:
+    if stored.checkpoint.parent_id in (None, *kept):
+        return stored
+    return msgspec.structs.replace(stored, checkpoint=msgspec.structs.replace(stored.checkpoint, parent_id=None))
 
 
 # --------------------------------------------------------------------------- checks
@@ -171,12 +182,10 @@ def _check_order(where: str, known: tuple[str, ...], found: tuple[Stored, ...]) 
     names = [stored.checkpoint.id for stored in found]
     if tuple(names[: len(known)]) != known:
         raise LawError("checkpoints keep their order", f"{where}: {known} are now {tuple(names)}")
-    sequence = {stored.checkpoint.id: stored.sequence for stored in found}
-    if sorted(sequence.values()) != list(sequence.values()) or len(set(sequence.values())) != len(found):
-        raise LawError("checkpoints are numbered in order", f"{where}: {sequence}")
+    if sorted(set(names)) != names:  # an id begins with the revision that stored it
+        raise LawError("checkpoints are numbered in order", f"{where}: {names}")
     for stored in found:
-        parent = sequence.get(stored.checkpoint.parent_id or "")
-        if parent is not None and parent >= stored.sequence:
+        if (stored.checkpoint.parent_id or "") >= stored.checkpoint.id:
             raise LawError("a parent comes before its child", f"{where}: checkpoint {stored.checkpoint.id}")
         if stored.head_id != names[-1]:
             raise LawError("the head is the newest checkpoint", f"{where}: it is {stored.head_id}, not {names[-1]}")

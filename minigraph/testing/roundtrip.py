@@ -12,8 +12,7 @@ import msgspec
 from minigraph.calls import storable_types
 from minigraph.channels import Channel, KeyWrite
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.results import read_result, write_result
-from minigraph.checkpoint.rows import ResultRow
+from minigraph.checkpoint.results import read_results, write_result
 from minigraph.compiled import CompiledGraph
 from minigraph.context import Event
 from minigraph.errors import UnstorableValueError
@@ -93,10 +92,12 @@ class _RoundTrip:
         if isinstance(result, Finished) and (untracked := job.scope.graph.untracked):
             kept = msgspec.structs.replace(result, writes=tuple(w for w in result.writes if w[0] not in untracked))
         try:
-            body, _ = write_result(self.codec, kept, None)
+            body = write_result(self.codec, kept, {})
         except UnstorableValueError as error:
             raise _placed(error, _who(result.node), result.node) from error
-        read = read_result(self.codec, ResultRow(0, result.task_id, None, body), None)
+        found: dict[str, Result] = {}
+        read_results(self.codec, found, [body], ())
+        read = found[result.task_id]
         if not isinstance(read, Finished) or kept is result:
             return read
         assert isinstance(result, Finished)

@@ -18,13 +18,26 @@ class ConformanceError(AssertionError):
         self.check, self.what = check, what
 
 
-TIME = "2026-01-01T00:00:00+00:00"
+TIME = 1_767_225_600_123
 
 
-def point(name: str, values: dict[str, Any], parent: Checkpoint | None = None, **others: Any) -> Checkpoint:
-    fields: dict[str, Any] = {"source": "loop", "created_at": TIME, "due": (Task(f"{name}-task", "node"),)}
+def named_id(revision: int, name: str = "") -> str:
+    """The id of a checkpoint stored as this revision, whose random half spells a name of up to 8 letters."""
+    return f"{revision:016x}{name.encode().ljust(8, bytes(1)).hex()}"
+
+
+def name_of(checkpoint_id: str) -> str:
+    """The name in such an id."""
+    return bytes.fromhex(checkpoint_id[16:]).rstrip(bytes(1)).decode()
+
+
+def point(
+    revision: int, name: str, values: dict[str, Any], parent: Checkpoint | None = None, **others: Any
+) -> Checkpoint:
+    fields: dict[str, Any] = {"source": "loop", "created": TIME, "due": (Task(f"{name}-task", "node"),)}
     step = -1 if parent is None else parent.step + 1
-    return Checkpoint(name, parent.id if parent else None, step=step, values=values, **{**fields, **others})
+    place = (named_id(revision, name), parent.id if parent else None)
+    return Checkpoint(*place, step=step, values=values, **{**fields, **others})
 
 
 class SavedThread:
@@ -37,7 +50,7 @@ class SavedThread:
 
     def add(self, values: dict[str, Any], parent: Checkpoint | None = None, **others: Any) -> Checkpoint:
         before = parent or self.head
-        new = point(others.pop("name", f"c{self.revision}"), values, before, **others)
+        new = point(self.revision + 1, others.pop("name", f"c{self.revision}"), values, before, **others)
         self.write((NewCheckpoint(new, before),))
         self.head = new
         return new
@@ -50,7 +63,7 @@ class SavedThread:
         return list(self.saver.history(self.thread_id, self.namespace, **options))
 
     def names(self, **options: Any) -> list[str]:
-        return [stored.checkpoint.id for stored in self.history(**options)]
+        return [name_of(stored.checkpoint.id) for stored in self.history(**options)]
 
 
 def stored_in(saver: Saver, *place: str) -> Stored:

@@ -1,0 +1,211 @@
+"""A write to rows: encoded before the transaction, placed among the rows that are there within it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+from minigraph.checkpoint import rows
+from minigraph.checkpoint.codec import Codec
+from minigraph.checkpoint.reading import chain_of
+from minigraph.checkpoint.results import write_removal, write_result
+from minigraph.checkpoint.rows import Changes, Draft, Numbers
+from minigraph.checkpoint.tables import Row, Tables
+from minigraph.checkpoint.walk import pack
+from minigraph.errors import StorageError, ThreadConflictError
+from minigraph.identifiers import mark_of, parts_of_checkpoint_id
+from minigraph.records import Checkpoint, Result, Write
+
+Places = Mapping[str, tuple[int, str]]
+_NOWHERE: Places = {}
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a log stands: the revision of its last row, and that row's checkpoint or the one before it."""
+
+    number: int
+    revision: int
+    at: int
+    """The revision of the checkpoint."""
+    checkpoint_id: str
+    numbers: Numbers
+
+
+class Prepared(msgspec.Struct):
+    """A write made ready: a draft for each checkpoint, and the results that go into each row."""
+
+    write: Write
+    end: int
+    """The revision after it."""
+    drafts: list[Draft]
+    results: list[list[Raw]]
+    """For each row those of the checkpoint before it."""
+    own: list[Raw]
+    """Those of the last checkpoint."""
+    older: str | None
+    """The checkpoint that the write stores results of and does not bring."""
+
+
+def prepare(codec: Codec, write: Write) -> Prepared:
+    """Encodes a write; UnstorableValueError where a value has no exact stored form, StorageError where results belong
+    to several checkpoints that it does not bring."""
+    drafts = [rows.draft(codec, new) for new in write.checkpoints]
+    prepared = Prepared(write, write.end, drafts, [[] for _ in drafts] or [[]], [], None)
+    if write.results or write.removed:
+        _place_results(codec, prepared)
+    return prepared
+
+
+def _place_results(codec: Codec, prepared: Prepared) -> None:
+    write, new = prepared.write, [item.checkpoint for item in prepared.write.checkpoints]
+    if len(new) == len(write.results) == 1 and not write.removed:  # the usual step
+        name, result = write.results[0]
+        offset, due = _place_of(prepared, new, name)
+        stored = write_result(codec, result, due, new[0] if new[0].parent_id == name else None)
+        (prepared.own if offset else prepared.results[0]).append(stored)
+        return
+    listed: dict[str, tuple[int, Places]] = {}
+    latest: dict[tuple[str, str], Result | None] = {(name, result.task_id): result for name, result in write.results}
+    latest.update(dict.fromkeys(write.removed))
+    for (name, task), given in latest.items():
+        if name not in listed:
+            listed[name] = _place_of(prepared, new, name)
+        offset, due = listed[name]
+        child = new[offset] if offset < len(new) and new[offset].parent_id == name else None
+        stored = write_removal(task) if given is None else write_result(codec, given, due, child)
+        (prepared.own if offset == len(new) and new else prepared.results[offset]).append(stored)
+
+
+def _place_of(prepared: Prepared, new: list[Checkpoint], name: str) -> tuple[int, Places]:
+    """Which row holds the results of a checkpoint, and place and node of its due tasks where they are at hand."""
+    for offset, point in enumerate(new, 1):
+        if point.id == name:
+            return offset, _due(point)
+    if prepared.older not in (None, name):
+        raise StorageError(
+            f"{_where(prepared.write)}: results of two older checkpoints, {prepared.older!r} and {name!r}"
+        )
+    prepared.older = name
+    previous = prepared.write.checkpoints[0].previous if new else None
+    return 0, _due(previous) if previous is not None and previous.id == name else _NOWHERE
+
+
+def _due(point: Checkpoint) -> Places:
+    return {task.id: (place, task.node) for place, task in enumerate(point.due)}
+
+
+def single_row(codec: Codec, prepared: Prepared, head: Head) -> tuple[Row, Head] | None:
+    """The one row of a write that builds on the head alone, and the head it makes.
+
+    None for any other write: that one needs a look at the rows that are there.
+    """
+    drafts, end, head_id = prepared.drafts, prepared.end, head.checkpoint_id
+    if len(drafts) > 1 or prepared.write.carried or prepared.older not in (None, head_id):
+        return None
+    if not drafts:
+        return _results_row(prepared), msgspec.structs.replace(head, revision=end)
+    draft = drafts[0]
+    point, previous = draft.new.checkpoint, draft.new.previous
+    mark = mark_of(point.id, end)
+    if mark is None or point.parent_id != head_id:
+        return None
+    found: Changes | None = None
+    if previous is not None and not draft.difference.complete:
+        if previous.id != head_id:
+            return None
+        found = rows.since(draft, head.numbers)
+        if found is not None and found.numbers.links >= rows.SPAN:
+            return None
+    if found is None:
+        found = rows.whole(codec, draft)
+    back = end - head.at
+    row = rows.row_of(
+        draft, found, (end, mark, back, back if found.builds else None), prepared.results[0], prepared.own
+    )
+    return row, Head(head.number, end, end, point.id, found.numbers)
+
+
+def store(codec: Codec, tables: Tables, number: int, newest: Row | None, prepared: Prepared) -> Head:
+    """Adds the rows of a write to a log whose newest checkpoint is given; returns the head they make.
+
+    Raises StorageError, or ThreadConflictError where the log is not the one that the writer has read.
+    """
+    write, end, older = prepared.write, prepared.end, prepared.older
+    if older is not None and (newest is None or older != rows.id_of(newest)):
+        raise StorageError(
+            f"{_where(write)}: the checkpoint {older!r} neither is the head nor comes with the write, so no result of "
+            "it can be stored"
+        )
+    if not prepared.drafts:
+        if newest is None:
+            raise StorageError(f"{_where(write)} has no checkpoint yet and the write brings none")
+        _add(tables, number, _results_row(prepared))
+        return Head(number, end, newest.revision, rows.id_of(newest), rows.read_body(newest).numbers)
+    numbers = Numbers(0, 0, 0)
+    for offset, draft in enumerate(prepared.drafts):
+        revision, last = write.revision + 1 + offset, draft is prepared.drafts[-1]
+        mark, parent, base = _ancestors(tables, number, write, draft, revision)
+        start, found = _changes(codec, tables, number, draft, base)
+        numbers = found.numbers
+        place = (revision, mark, revision - parent if parent else None, revision - start if found.builds else None)
+        _add(tables, number, rows.row_of(draft, found, place, prepared.results[offset], prepared.own if last else []))
+    return Head(number, end, end, prepared.drafts[-1].new.checkpoint.id, numbers)
+
+
+def _ancestors(
+    tables: Tables, number: int, write: Write, draft: Draft, revision: int
+) -> tuple[bytes, int | None, Row | None]:
+    """The random half of a draft's id, its parent's revision, and the row of the state that it changes."""
+    point, previous = draft.new.checkpoint, draft.new.previous
+    mark = mark_of(point.id, revision)
+    if mark is None:
+        raise StorageError(
+            f"{_where(write)}: the checkpoint {point.id!r} would be stored as revision {revision}, which its id does "
+            "not begin with (identifiers.new_checkpoint_id makes such ids)"
+        )
+    parent = _earlier(tables, number, write, point.parent_id, revision)
+    base = None if previous is None else _earlier(tables, number, write, previous.id, revision)
+    return mark, None if parent is None else parent.revision, base
+
+
+def _changes(codec: Codec, tables: Tables, number: int, draft: Draft, base: Row | None) -> tuple[int, Changes]:
+    """A draft as changes since a row, and that row's revision; or as the whole state."""
+    found = None
+    if base is not None and not draft.difference.complete:
+        found = rows.since(draft, rows.read_body(base).numbers)
+        if found is not None and found.numbers.links >= rows.SPAN:
+            return rows.spanning(chain_of(tables, number, base), draft, found)
+    if base is None or found is None:
+        return 0, rows.whole(codec, draft)
+    return base.revision, found
+
+
+def _earlier(tables: Tables, number: int, write: Write, checkpoint_id: str | None, revision: int) -> Row | None:
+    """The row of an earlier checkpoint; None where there is none, or it was forgotten."""
+    if checkpoint_id is None:
+        return None
+    parts = parts_of_checkpoint_id(checkpoint_id)
+    if parts is None or not 0 < parts[0] < revision:
+        raise StorageError(f"{_where(write)}: {checkpoint_id!r} is no earlier checkpoint than revision {revision}")
+    row = next(iter(tables.rows(number, parts[0], parts[0])), None)
+    if row is not None and row.mark != parts[1]:
+        raise ThreadConflictError(
+            f"{_where(write)}: the checkpoint {checkpoint_id!r} is not of this thread; another run deleted the thread "
+            "meanwhile and began it anew, and nothing was stored"
+        )
+    return row
+
+
+def _results_row(prepared: Prepared) -> Row:
+    return Row(prepared.end, None, None, None, None, None, None, None, pack(prepared.results[0]))
+
+
+def _add(tables: Tables, number: int, row: Row) -> None:
+    if not tables.append(number, row):
+        raise StorageError(f"revision {row.revision} could not be added: the rows of the thread have a gap")
+
+
+def _where(write: Write) -> str:
+    return f"thread {write.thread_id!r}, namespace {write.namespace!r}"
