@@ -65,6 +65,9 @@ def _reanswered(scope: Scope, result: Result, new_task: str, answers: dict[str, 
     if index is not None:
         given = (*result.answers[:index], *(answers[key] for key in _answered_again(result, answers)))
         return Paused(new_task, result.node, asked[: len(given)], given)
+    if isinstance(result, Failed) and result.kept is not None:  # its routers alone run again
+        kept = msgspec.structs.replace(result.kept, task_id=new_task)
+        result = msgspec.structs.replace(result, kept=kept)
     return msgspec.structs.replace(result, task_id=new_task, asked=asked)
 
 

@@ -566,6 +566,29 @@ def test_an_answer_at_an_answered_checkpoint_makes_a_branch(run: Sync, saver: Sa
     assert "fork" in [source for source, _ in sources(graph, T)]
 
 
+def test_a_branch_takes_over_what_a_node_gave_whose_router_failed() -> None:
+    runs: list[Any] = []
+    fail = [True]
+
+    def router(state: Any) -> str:
+        if fail:
+            raise KeyError(fail.pop())
+        return END
+
+    saver = InMemorySaver()
+    nodes = {**words("a", runs), "q": ask("q")}
+    graph = build(nodes, fan("a", "q"), saver, routers=[("a", router)])
+    with pytest.raises(KeyError):
+        graph.invoke({}, T)
+    before = graph.get_state(T)
+    graph.invoke({}, T)
+    again = graph.invoke(Command(resume={before.interrupts[0].id: "new"}), before.config)
+    assert again["log"] == ["a", ("q", "new")]
+    assert runs == ["a", "a"], "once for each input: on the branch its router alone runs again"
+    (fork,) = [s for s in saver.history(T["configurable"]["thread_id"], "") if s.checkpoint.source == "fork"]
+    assert {result.task_id for result in fork.results} == {task.id for task in fork.checkpoint.due}
+
+
 def test_a_second_answer_given_anew_keeps_the_first(run: Sync) -> None:
     graph = build({"n": lambda s: {"log": [interrupt("x"), interrupt("y")]}}, chain("n"), InMemorySaver())
     run.invoke(graph, {}, T)
