@@ -133,13 +133,13 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
         merge or a saver raised; what was done before is stored.
         """
         check_version(version)
-        call = Call(self, config, context, (), interrupt_before, interrupt_after, durability, control)
         if stream_mode != "values":
             chunks = self.stream(
                 input, config, context=context, stream_mode=stream_mode, interrupt_before=interrupt_before,
                 interrupt_after=interrupt_after, durability=durability, control=control, version=version,
             )  # fmt: skip
             return list(chunks)
+        call = Call(self, config, context, (), interrupt_before, interrupt_after, durability, control)
         _run(call, input)
         return call.output(output_keys, version)
 
@@ -183,19 +183,8 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
         `subgraphs` the namespace comes first; version="v2" always yields {"type", "ns", "data"}.
         """
         shape = Shape(self.graph, stream_mode, subgraphs, version)
-        call = Call(
-            self,
-            config,
-            context,
-            shape.modes,
-            interrupt_before,
-            interrupt_after,
-            durability,
-            control,
-            subgraphs,
-            live=True,
-        )
-        shape.root = call.scope.path
+        breaks = (interrupt_before, interrupt_after)
+        call = self._streamed(shape, config, context, breaks, durability, control)
         with ThreadDriver(call.scope.saver) as driver, closing(driver.events(call.steps(input))) as found:
             for event in found:
                 call.pass_on(event)
@@ -246,13 +235,13 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
     ) -> Any:
         """The same as `invoke`, on the running event loop; async nodes run as tasks, sync nodes in threads."""
         check_version(version)
-        call = Call(self, config, context, (), interrupt_before, interrupt_after, durability, control)
         if stream_mode != "values":
             chunks = self.astream(
                 input, config, context=context, stream_mode=stream_mode, interrupt_before=interrupt_before,
                 interrupt_after=interrupt_after, durability=durability, control=control, version=version,
             )  # fmt: skip
             return [chunk async for chunk in chunks]
+        call = Call(self, config, context, (), interrupt_before, interrupt_after, durability, control)
         await _arun(call, input)
         return call.output(output_keys, version)
 
@@ -292,25 +281,29 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
     ) -> AsyncIterator[Any]:
         """The same as `stream`, on the running event loop."""
         shape = Shape(self.graph, stream_mode, subgraphs, version)
-        call = Call(
-            self,
-            config,
-            context,
-            shape.modes,
-            interrupt_before,
-            interrupt_after,
-            durability,
-            control,
-            subgraphs,
-            live=True,
-        )
-        shape.root = call.scope.path
+        breaks = (interrupt_before, interrupt_after)
+        call = self._streamed(shape, config, context, breaks, durability, control)
         async with aclosing(AsyncDriver(call.scope.saver, call.scope).events(call.steps(input))) as found:
             async for event in found:
                 call.pass_on(event)
                 for chunk in shape.chunks(event):
                     yield chunk
         call.ended()
+
+    def _streamed(
+        self,
+        shape: Shape,
+        config: Config,
+        context: object,
+        breaks: tuple[Breakpoints, Breakpoints],
+        durability: Durability | None,
+        control: RunControl | None,
+    ) -> Call:
+        """The call behind a stream of this shape; `breaks` are interrupt_before and interrupt_after."""
+        modes, subgraphs = shape.modes, shape.subgraphs
+        call = Call(self, config, context, modes, *breaks, durability, control, subgraphs, live=True)
+        shape.root = call.scope.path
+        return call
 
     # ---------------------------------------------------------------- in words
 

@@ -717,3 +717,17 @@ def test_history_says_where_a_finished_childs_state_is(run: Sync, saver: Saver) 
     place = shot.tasks[0].state
     assert place["configurable"]["checkpoint_ns"].startswith("child:")
     assert run.state(graph, place).values["log"] == ["a", "b", ("q", "R")]
+
+
+def test_a_child_that_is_read_as_chunks_is_one_call_of_its_node() -> None:
+    child = build({"c": say("c")}, chain("c"))
+    saver = InMemorySaver()
+    chunks: list[Any] = []
+
+    def calls(state: Any) -> None:
+        chunks.extend(child.invoke({"log": ["given"]}, stream_mode="updates"))
+
+    build({"n": calls}, chain("n"), saver).invoke({"log": []}, thread("t"))
+    assert chunks == [{"c": {"log": ["c"]}}]
+    root, inside = saver.namespaces("t")
+    assert (root, inside.count(":")) == ("", 1)
