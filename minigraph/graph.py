@@ -331,8 +331,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def frozen(self, name: str) -> Graph:
         """The graph as frozen data. Raises GraphDefinitionError where it is not well formed."""
-        self._check_edges()
         nodes = {START: self._start_node()} | {name: self._node(name, spec) for name, spec in self._nodes.items()}
+        self._check_edges(nodes)
         edges: dict[str, tuple[str, ...]] = {}
         for source, target in self._edges:
             edges[source] = edges.get(source, ()) if target == END else (*edges.get(source, ()), target)
@@ -418,7 +418,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 f"node name {name!r} is empty or contains '|' or ':', which separate names in stored paths"
             )
 
-    def _check_edges(self) -> None:
+    def _check_edges(self, nodes: Mapping[str, Node]) -> None:
         known = {*self._nodes, START, END}
         entries = [target for source, target in self._edges if source == START]
         if not entries and START not in self._routers:
@@ -432,9 +432,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             named.append((source, f"conditional edges of {source!r}"))
             for router, spec in routers.items():
                 named += [(target, f"router {router!r} of {source!r}") for target in (spec.targets or {}).values()]
-        for name, node in self._nodes.items():
-            targets = node.options["destinations"] or command_targets(node.action) or ()
-            named += [(target, f"destinations of node {name!r}") for target in targets]
+        for name, node in nodes.items():
+            named += [(target, f"destinations of node {name!r}") for target in node.destinations or ()]
         for name, where in named:
             if name not in known:
                 raise GraphDefinitionError(

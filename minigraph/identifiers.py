@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 
-_CHECKPOINT_ID = re.compile(r"[0-9a-f]{32}")
-_INTERRUPT_ID = _CHECKPOINT_ID
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def new_checkpoint_id(revision: int) -> str:
     """A fresh id for the checkpoint of a write: 16 hexadecimal digits of its revision, so that it sorts by age in its
     thread and is found there without an index, and 16 of chance."""
-    return f"{revision:016x}{os.urandom(8).hex()}"
+    return joined_checkpoint_id(revision, os.urandom(8))
 
 
 def derived_checkpoint_id(owner: str, number: int) -> str:
@@ -26,18 +25,15 @@ def derived_checkpoint_id(owner: str, number: int) -> str:
 
 def parts_of_checkpoint_id(checkpoint_id: str) -> tuple[int, bytes] | None:
     """The revision and the random half of an id; None for a text that is none."""
-    if _CHECKPOINT_ID.fullmatch(checkpoint_id) is None:
+    if _ID.fullmatch(checkpoint_id) is None:
         return None
     return int(checkpoint_id[:16], 16), bytes.fromhex(checkpoint_id[16:])
 
 
 def mark_of(checkpoint_id: str, revision: int) -> bytes | None:
     """The random half of an id; None for one that does not begin with the revision."""
-    try:
-        mark = bytes.fromhex(checkpoint_id[16:])
-    except ValueError:
-        return None
-    return mark if len(mark) == 8 and checkpoint_id == joined_checkpoint_id(revision, mark) else None
+    parts = parts_of_checkpoint_id(checkpoint_id)
+    return parts[1] if parts is not None and parts[0] == revision else None
 
 
 def joined_checkpoint_id(revision: int, mark: bytes) -> str:
@@ -92,11 +88,7 @@ def questions_before(name: str) -> int:
 
 def looks_like_answers(value: object) -> bool:
     """Whether a resume value is a map of answers: a non-empty dict whose keys all have the form of interrupt ids."""
-    return (
-        isinstance(value, dict)
-        and bool(value)
-        and all(isinstance(key, str) and _INTERRUPT_ID.fullmatch(key) for key in value)
-    )
+    return isinstance(value, dict) and bool(value) and all(isinstance(key, str) and _ID.fullmatch(key) for key in value)
 
 
 def _digest(*parts: str) -> str:

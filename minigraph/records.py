@@ -13,8 +13,6 @@ import msgspec
 from minigraph.identifiers import time_text
 from minigraph.types import UNSET, Interrupt, Send, Unset
 
-START_NODE = "__start__"
-
 
 class Task(msgspec.Struct, frozen=True):
     """One unit of work of a step.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 import msgspec
 
 from minigraph import events
-from minigraph.channels import Reduced, overwrite_of
+from minigraph.channels import overwrite_of
 from minigraph.context import Event, Scope
 from minigraph.effects import Effect, Emit, Save, Settle, Start, Stop, Wait
 from minigraph.errors import (
@@ -278,7 +277,7 @@ class Run:
         except Exception as error:
             yield from self._refuse_step(jobs, error)
             raise
-        before = (list(position.unsaved), dict(position.results))
+        before = (list(position.unsaved), position.results)
         position.unsaved.append(NewCheckpoint(new, old, kept_prefixes(self.graph, pairs)))
         position.checkpoint, position.results = new, {}
         if self.scope.durability == "exit":
@@ -403,13 +402,9 @@ def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) 
 
 def kept_prefixes(graph: Graph, pairs: Sequence[tuple[Task, Finished]]) -> frozenset[str]:
     """Keys that `operator.add` grew at their end in this step: a saver need not compare what stands before."""
-    grown = {
-        key
-        for key, channel in graph.channels.items()
-        if isinstance(channel, Reduced) and channel.reducer is operator.add
-    }
+    grown = graph.appended
     overwritten = {key for _, r in pairs for key, value in r.writes if key in grown and overwrite_of(value) is not None}
-    return frozenset(grown - overwritten)
+    return grown - overwritten
 
 
 def _only_last(

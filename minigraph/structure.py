@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from minigraph.channels import Channel
+from minigraph.channels import Channel, Reduced
 from minigraph.errors import GraphDefinitionError, InvalidUpdateError, RoutingTypeError, UnknownTargetError, nearest
 from minigraph.state import View
 from minigraph.types import END, START, UNSET, CachePolicy, Command, RetryPolicy, Send, TimeoutPolicy
@@ -132,6 +133,8 @@ class Graph:
     """The keys that are never stored."""
     aging: tuple[str, ...] = field(init=False)
     """The keys that change in a step which does not write them."""
+    appended: frozenset[str] = field(init=False)
+    """The keys that `operator.add` grows at their end."""
 
     def __post_init__(self) -> None:
         of = {name: tuple(j for j in self.joins if name in j.sources) for name in (*self.nodes, START)}
@@ -139,6 +142,8 @@ class Graph:
         object.__setattr__(self, "untracked", frozenset(k for k, c in self.channels.items() if not c.tracked))
         aging = tuple(k for k, c in self.channels.items() if type(c).idle is not Channel.idle)
         object.__setattr__(self, "aging", aging)
+        added = (k for k, c in self.channels.items() if isinstance(c, Reduced) and c.reducer is operator.add)
+        object.__setattr__(self, "appended", frozenset(added))
 
     def initial_values(self) -> dict[str, Any]:
         """The state of a thread that nothing has been written to."""
