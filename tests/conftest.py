@@ -21,6 +21,26 @@ class Log(TypedDict, total=False):
     value: Any
 
 
+def describe(
+    nodes: Mapping[str, Any],
+    edges: Sequence[tuple[Any, str]],
+    routers: Sequence[tuple[Any, ...]] = (),
+    *,
+    state: Any = Log,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    **schemas: Any,
+) -> StateGraph[Any, Any, Any, Any]:
+    """A graph to compile; `options` are add_node's by node name, `routers` arguments of add_conditional_edges."""
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(state, **schemas)
+    for name, action in nodes.items():
+        builder.add_node(name, action, **(options or {}).get(name, {}))
+    for source, target in edges:
+        builder.add_edge(source, target)
+    for arguments in routers:
+        builder.add_conditional_edges(*arguments)
+    return builder
+
+
 def build(
     nodes: Mapping[str, Any],
     edges: Sequence[tuple[Any, str]],
@@ -31,15 +51,8 @@ def build(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     **compile_options: Any,
 ) -> CompiledGraph:
-    """A compiled graph; `options` are those of add_node by node name, `routers` arguments of add_conditional_edges."""
-    builder: StateGraph[Any, Any, Any, Any] = StateGraph(state)
-    for name, action in nodes.items():
-        builder.add_node(name, action, **(options or {}).get(name, {}))
-    for source, target in edges:
-        builder.add_edge(source, target)
-    for arguments in routers:
-        builder.add_conditional_edges(*arguments)
-    return builder.compile(saver, **compile_options)
+    """The same as `describe`, compiled."""
+    return describe(nodes, edges, routers, state=state, options=options).compile(saver, **compile_options)
 
 
 def odd(*findings: str) -> pytest.MarkDecorator:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pydantic
 import pytest
+from conftest import describe
 
 import minigraph
 from minigraph import (
@@ -45,23 +46,7 @@ class Given(TypedDict, total=False):
     log: list[Any]
 
 
-def graph(
-    nodes: dict[str, Any],
-    edges: Sequence[tuple[Any, str]],
-    routers: Sequence[tuple[Any, ...]] = (),
-    *,
-    state: Any = State,
-    options: dict[str, dict[str, Any]] | None = None,
-    **schemas: Any,
-) -> StateGraph[Any, Any, Any, Any]:
-    builder: StateGraph[Any, Any, Any, Any] = StateGraph(state, **schemas)
-    for name, action in nodes.items():
-        builder.add_node(name, action, **(options or {}).get(name, {}))
-    for source, target in edges:
-        builder.add_edge(source, target)
-    for arguments in routers:
-        builder.add_conditional_edges(*arguments)
-    return builder
+graph = functools.partial(describe, state=State)
 
 
 def found(builder: StateGraph[Any, Any, Any, Any] | CompiledGraph) -> list[tuple[str, str]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import threading
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,7 +23,7 @@ from minigraph.records import (
     Task,
     Write,
 )
-from minigraph.testing import class_checks, record_checks
+from minigraph.testing import async_checks, class_checks, record_checks
 from minigraph.testing.async_side import AsyncSide
 from minigraph.testing.saver_parts import (
     TIME,
@@ -364,77 +362,6 @@ def of_two_writers_one_wins(saver: Saver) -> None:
         demand(sorted(ended), ["lost", "lost", "lost", "won"], "of several writers exactly one wins")
 
 
-def sync_and_async_methods_see_the_same(saver: Saver) -> None:
-    """What async methods store, sync ones read, and the other way round."""
-
-    async def work() -> None:
-        first = point(1, "c0", {"n": 1})
-        write = Write("t", "", 0, (NewCheckpoint(first, None),))
-        demand(await saver.aput(write), 1, "aput returns the new revision")
-        demand(stored_in(saver, "t", "").checkpoint, first, "get finds what aput stored")
-        second = point(2, "c1", {"n": 2}, first)
-        saver.put(Write("t", "", 1, (NewCheckpoint(second, first),)))
-        found = await saver.aget("t", "")
-        demand(found, stored_in(saver, "t", ""), "aget finds what put stored")
-        demand(await saver.ahistory("t", ""), [*saver.history("t", "")], "ahistory")
-        demand(await saver.alineage("t", ""), saver.lineage("t", ""), "alineage")
-        demand(await saver.arecord_start("t", "", "task", Recorded("k", False)), None, "arecord_start")
-        demand(saver.record_start("t", "", "task", Recorded("k", False)), Recorded("k", False), "record_start")
-        await saver.arecord("t", "", "task", Recorded("k", True, 1))
-        demand(saver.recorded("t", "", "task"), (Recorded("k", True, 1),), "recorded finds what arecord stored")
-        saver.record("t", "", "task", Recorded("k", True, 2))
-        demand(await saver.arecorded("t", "", "task"), (Recorded("k", True, 2),), "arecorded")
-
-    asyncio.run(work())
-
-
-def cancelled_writes_have_ended(saver: Saver) -> None:
-    """When the caller of a cancelled async write goes on, the write is stored as a whole or not, and stays so."""
-    large = {"l": [[number] for number in range(8_000)]}
-
-    def put(name: str) -> Awaitable[Any]:
-        revision = 0 if (head := saver.get("t", "")) is None else head.revision
-        return saver.aput(Write("t", "", revision, (NewCheckpoint(point(revision + 1, name, large), None),)))
-
-    def begin(name: str) -> Awaitable[Any]:
-        return saver.arecord_start("t", "", "task", Recorded(f"{name} begun", False, large))
-
-    def record(name: str) -> Awaitable[Any]:
-        return saver.arecord("t", "", "task", Recorded(f"{name} done", True, large))
-
-    def look() -> Any:
-        stored = stored_in(saver, "t", "")
-        keys = tuple((recorded.key, recorded.done) for recorded in saver.recorded("t", "", "task"))
-        return stored.revision, stored.head_id, keys
-
-    async def cancelled(write: Awaitable[Any], after: float) -> None:
-        task = asyncio.ensure_future(write)
-        await asyncio.sleep(after)
-        task.cancel()
-        await asyncio.wait((task,))
-        if not task.cancelled():
-            task.result()
-
-    async def work() -> None:
-        longest = 0.0
-        for write in (put, begin, record):
-            began = time.perf_counter()
-            await write("whole")
-            longest = max(longest, time.perf_counter() - began)
-        for write, method in ((put, "aput"), (begin, "arecord_start"), (record, "arecord")):
-            for number, after in enumerate((0.0, longest / 2)):
-                revision, head_id, _ = look()
-                await cancelled(write(f"c{number}"), after)
-                found = look()
-                new = (revision + 1, named_id(revision + 1, f"c{number}"))
-                whole = (revision, head_id) if found[0] == revision else new
-                demand(found[:2], whole, f"a cancelled {method} is stored as a whole or not")
-                await asyncio.sleep(max(0.02, 2 * longest))
-                demand(look(), found, f"a cancelled {method} has ended")
-
-    asyncio.run(work())
-
-
 _CHECKS: tuple[Callable[[Saver], None], ...] = (
     every_field_comes_back,
     every_kind_of_result_comes_back,
@@ -458,7 +385,10 @@ _CHECKS: tuple[Callable[[Saver], None], ...] = (
     record_checks.once_records_are_carried_to_a_branch,
     of_two_writers_one_wins,
 )
-_ASYNC_CHECKS: tuple[Callable[[Saver], None], ...] = (sync_and_async_methods_see_the_same, cancelled_writes_have_ended)
+_ASYNC_CHECKS: tuple[Callable[[Saver], None], ...] = (
+    async_checks.sync_and_async_methods_see_the_same,
+    async_checks.cancelled_writes_have_ended,
+)
 
 
 __all__ = ["ConformanceError", "saver_checks", "saver_conformance"]
