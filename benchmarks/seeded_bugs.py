@@ -248,8 +248,8 @@ BUGS = (
     Bug(
         "A branch keeps the ids of its parent's tasks",
         "minigraph.branching:branch",
-        "msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t",
-        "t for t",
+        "msgspec.structs.replace(t, id=task_id(new.id, i)) for i, t",
+        "t for i, t",
     ),
     Bug(
         "A branch is stored as a child of its grandparent",

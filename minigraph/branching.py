@@ -55,7 +55,7 @@ def branch(scope: Scope, old: Checkpoint, revision: int) -> Checkpoint:
         step=old.step + 1,
         source="fork",
         created=new.created,
-        due=tuple(msgspec.structs.replace(t, id=task_id(new.id, t.node, t.index, t.is_send)) for t in old.due),
+        due=tuple(msgspec.structs.replace(t, id=task_id(new.id, i)) for i, t in enumerate(old.due)),
     )
 
 

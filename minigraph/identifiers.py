@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import time
 from datetime import UTC, datetime
-from functools import lru_cache
 from hashlib import blake2b
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_chance = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_chance.seed)
 
 
 def new_checkpoint_id(revision: int) -> str:
     """A fresh id for the checkpoint of a write: 16 hexadecimal digits of its revision, so that it sorts by age in its
     thread and is found there without an index, and 16 of chance."""
-    return joined_checkpoint_id(revision, os.urandom(8))
+    return f"{revision:016x}{_chance.getrandbits(64):016x}"
 
 
 def derived_checkpoint_id(owner: str, number: int) -> str:
@@ -51,13 +54,12 @@ def time_text(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-@lru_cache(1024)
-def task_id(checkpoint_id: str, node: str, index: int, is_send: bool) -> str:
-    """The id of a task first listed by a checkpoint: the same on every re-run, another one on a fork.
+def task_id(checkpoint_id: str, place: int) -> str:
+    """The id of a task first listed by a checkpoint: its place (0, 1, ...) among the tasks that are listed first there.
 
-    The last ones are remembered: a saver compares the ids of a new checkpoint's tasks with what they derive from.
+    It is the same on every re-run and another one on a fork.
     """
-    return _digest(checkpoint_id, node, "send" if is_send else "edge", str(index))
+    return f"{checkpoint_id}{place:02x}"
 
 
 def interrupt_id(namespace: str, task: str, index: int) -> str:

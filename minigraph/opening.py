@@ -132,7 +132,7 @@ def input_position(scope: Scope, stored: Stored | None, given: Any) -> Position:
         source="input",
         created=new.created,
         values=graph.initial_values() if base is None else base.values,
-        due=(Task(task_id(new.id, START, 0, True), START, 0, _own(given)),),
+        due=(Task(task_id(new.id, 0), START, 0, _own(given)),),
         joins={} if base is None else {name: seen for name, seen in base.joins.items() if name not in full},
         ran=() if base is None else base.ran,
         owner=scope.owner,

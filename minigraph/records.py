@@ -19,7 +19,7 @@ class Task(msgspec.Struct, frozen=True):
 
     `payload` is UNSET for a task that an edge asked for (its node reads the state); a `Send` task carries its
     argument there. `index` is the position among the Sends of the step (0 for edge tasks). The id is derived from
-    the checkpoint that first listed the task, the node and the index: stable on a re-run, new on a fork.
+    the checkpoint that first listed the task and its place there: stable on a re-run, new on a fork.
     """
 
     id: str

@@ -74,8 +74,8 @@ def merge_order(task: Task) -> tuple[bool, str, int]:
 
 def due_tasks(checkpoint_id: str, names: Iterable[str], sends: Sequence[Send]) -> tuple[Task, ...]:
     """The tasks of a step: Sends in the order they were made, then nodes by name."""
-    sent = [Task(task_id(checkpoint_id, s.node, i, True), s.node, i, s.arg) for i, s in enumerate(sends)]
-    return (*sent, *[Task(task_id(checkpoint_id, name, 0, False), name) for name in sorted(names)])
+    sent = [Task(task_id(checkpoint_id, i), s.node, i, s.arg) for i, s in enumerate(sends)]
+    return (*sent, *[Task(task_id(checkpoint_id, i), name) for i, name in enumerate(sorted(names), len(sent))])
 
 
 def apply_writes(

@@ -689,7 +689,7 @@ def config_of(point: Checkpoint) -> dict[str, Any]:
 
 def content(point: Checkpoint) -> list[Any]:
     """What a checkpoint says, but for its name, number and age."""
-    due = sorted((task.node, task.index, task.is_send, repr(task.payload)) for task in point.due)
+    due = sorted(((task.node, task.index, task.is_send, task.payload) for task in point.due), key=lambda t: t[:3])
     ran = point.ran if point.source == "loop" else ()
     return [ran, point.values, due, point.deferred, {name: sorted(seen) for name, seen in point.joins.items() if seen}]
 

@@ -6,7 +6,7 @@ that of a row with results only is the array of those. Values of the state stand
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -157,27 +157,40 @@ def draft(codec: Codec, new: NewCheckpoint) -> Draft:
         change = delta.list_change(encode, WRITTEN, earlier, point.written)
         if change is not None:
             written, width, growth = change[0], width + change[1], growth + change[2]
-    due = [_due(codec, point.id, task) for task in point.due]
+    due = _due(codec, point)
     return Draft(new, metadata_text(point.metadata) if point.metadata else None, due, found, written, width, growth)
 
 
-def _due(codec: Codec, checkpoint_id: str, task: Task) -> str | list[Any]:
-    """A due task: its node; of a Send also index and payload; its id where an earlier checkpoint listed it first."""
-    is_send = task.is_send
-    known = task.id == task_id(checkpoint_id, task.node, task.index, is_send)
-    if known and not is_send and not task.index:
-        return task.node
-    place: list[Any] = [task.node, task.index] if known and is_send else [task.node, short(task.id), task.index]
-    return [*place, Raw(codec.encode(task.payload, key=task.node, at="$.arg"))] if is_send else place
+def _due(codec: Codec, point: Checkpoint) -> list[str | list[Any]]:
+    """The due tasks: of each its node; of a Send also index and payload; its id where another checkpoint listed it
+    first."""
+    found: list[str | list[Any]] = []
+    place = 0
+    for task in point.due:
+        known = task.id == task_id(point.id, place)
+        place += known
+        is_send = task.is_send
+        if known and not is_send and not task.index:
+            found.append(task.node)
+            continue
+        entry = [task.node, task.index] if known and is_send else [task.node, short(task.id), task.index]
+        found.append([*entry, Raw(codec.encode(task.payload, key=task.node, at="$.arg"))] if is_send else entry)
+    return found
 
 
-def _task(codec: Codec, checkpoint_id: str, stored: str | list[Raw]) -> Task:
-    if isinstance(stored, str):
-        return Task(task_id(checkpoint_id, stored, 0, False), stored)
-    node, place, *rest = map(codec.decode, stored)
-    if type(place) is int:
-        return Task(task_id(checkpoint_id, node, place, True), node, place, *rest)
-    return Task(long(place), node, *rest)
+def _tasks(codec: Codec, checkpoint_id: str, stored: list[str | list[Raw]]) -> Iterator[Task]:
+    place = 0
+    for entry in stored:
+        if isinstance(entry, str):
+            yield Task(task_id(checkpoint_id, place), entry)
+            place += 1
+            continue
+        node, second, *rest = map(codec.decode, entry)
+        if type(second) is int:
+            yield Task(task_id(checkpoint_id, place), node, second, *rest)
+            place += 1
+        else:
+            yield Task(long(second), node, *rest)
 
 
 def short(name: str) -> str | bytes:
@@ -323,7 +336,7 @@ def read_due(codec: Codec, row: Row, body: Body) -> tuple[Task, ...]:
     """The tasks that a checkpoint lists."""
     name = id_of(row)
     try:
-        return tuple([_task(codec, name, stored) for stored in body.due])
+        return tuple(_tasks(codec, name, body.due))
     except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise DecodeError(f"the due tasks of the stored checkpoint {name!r} could not be read: {error}") from error
 
