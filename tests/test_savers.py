@@ -793,6 +793,53 @@ def test_an_older_file_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest
         SqliteSaver(path)
 
 
+VERSION_3 = """
+DROP VIEW checkpoints;
+CREATE TABLE older_logs (number INTEGER PRIMARY KEY, thread_id TEXT NOT NULL, namespace TEXT NOT NULL,
+    UNIQUE (thread_id, namespace));
+INSERT INTO older_logs SELECT number, thread_id, namespace FROM logs;
+DROP TABLE logs;
+ALTER TABLE older_logs RENAME TO logs;
+CREATE TABLE older_recorded (thread_id TEXT NOT NULL, namespace TEXT NOT NULL, task_id TEXT NOT NULL,
+    key TEXT NOT NULL, done INTEGER NOT NULL, value BLOB NOT NULL, error TEXT NOT NULL, questions INTEGER NOT NULL,
+    children INTEGER NOT NULL, UNIQUE (thread_id, namespace, task_id, key));
+INSERT INTO older_recorded SELECT thread_id, namespace, task_id, key, done, value, error, questions, children
+    FROM recorded ORDER BY place;
+DROP TABLE recorded;
+ALTER TABLE older_recorded RENAME TO recorded;
+CREATE VIEW checkpoints AS SELECT l.thread_id, w.revision FROM writes w JOIN logs l ON l.number = w.thread_id;
+PRAGMA user_version = 3;
+"""
+
+
+def test_a_file_of_version_3_is_read_and_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    calls = tuple(Recorded(key, True, key) for key in ("z", "y", "x"))
+    with SqliteSaver(path) as made:
+        grow(made, 40, CHANGES["append"])
+        for call in calls:
+            made.record("t", "", "task", call)
+        before = [*made.history("t", "")]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_3)
+    with SqliteSaver(path) as opened:
+        assert [*opened.history("t", "")] == before
+        assert opened.recorded("t", "", "task") == calls
+        Thread(opened, "new").add({"n": 1})
+        opened.copy_thread("t", "copy")
+        assert [stored.checkpoint for stored in opened.history("copy", "")] == [stored.checkpoint for stored in before]
+        assert opened.recorded("copy", "", "task") == calls
+    with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(":memory:")) as fresh:
+        schema.prepare_schema(fresh, "new")
+        tables = "SELECT name, type FROM sqlite_master ORDER BY name"
+        assert connection.execute(tables).fetchall() == fresh.execute(tables).fetchall()
+        names = [name for name, kind in fresh.execute(tables) if kind in ("table", "view")]
+        for name in names:
+            columns = f"SELECT name, type, pk FROM pragma_table_xinfo('{name}')"
+            assert connection.execute(columns).fetchall() == fresh.execute(columns).fetchall(), name
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 def test_the_start_of_a_once_call_waits_for_the_disk(tmp_path: Path) -> None:
     """And nothing else does: the connection is as it was afterwards, in an error too."""
     statements: list[str] = []

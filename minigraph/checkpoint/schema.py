@@ -11,17 +11,19 @@ from minigraph.errors import StorageError
 
 APPLICATION_ID: Final = 0x6D677068
 """Marks a file as one of ours in its header (the letters "mgph")."""
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 REVISION_BITS: Final = 32
 """How many bits of a row's place are its revision."""
 
-SCHEMA: Final = """
+_LOGS: Final = """
 CREATE TABLE logs (
-    number     INTEGER PRIMARY KEY,  -- given once, deleted or not: the log of the thread "" holds the next one
     thread_id  TEXT NOT NULL,
     namespace  TEXT NOT NULL,        -- "" for the graph itself, otherwise the place of a child graph
-    UNIQUE (thread_id, namespace)
-);
+    number     INTEGER NOT NULL,     -- given once, deleted or not: the log of the thread "" holds the next one
+    PRIMARY KEY (thread_id, namespace)
+) WITHOUT ROWID;
+"""
+_WRITES: Final = """
 CREATE TABLE writes (
     place      INTEGER PRIMARY KEY,  -- the log's number * 4294967296 + the revision
     thread_id  INTEGER AS (place >> 32) VIRTUAL,        -- the number of the log, which names the thread
@@ -35,18 +37,23 @@ CREATE TABLE writes (
     metadata   TEXT,                 -- JSON, NULL if there is none
     body       BLOB NOT NULL         -- MessagePack: results, due tasks, what each key became
 );
+"""
+_RECORDED: Final = """
 CREATE TABLE recorded (
     thread_id     TEXT NOT NULL,
     namespace     TEXT NOT NULL,
     task_id       TEXT NOT NULL,        -- for a child graph that stores nothing: its caller's, and the way down
     key           TEXT NOT NULL,        -- the key of the once() call
+    place         INTEGER NOT NULL,     -- orders the calls of a task by when they began
     done          INTEGER NOT NULL,     -- 0: it began, and whether it did anything is not known
     value         BLOB NOT NULL,        -- MessagePack: its result
     error         TEXT NOT NULL,        -- the exception that ended it, "" where none is known
     questions     INTEGER NOT NULL,     -- how many questions of the task came before it
     children      INTEGER NOT NULL,     -- how many calls of child graphs came before it
-    UNIQUE (thread_id, namespace, task_id, key)
-);
+    PRIMARY KEY (thread_id, namespace, task_id, key)
+) WITHOUT ROWID;
+"""
+_CHECKPOINTS: Final = """
 CREATE VIEW checkpoints AS
 SELECT
     l.thread_id,
@@ -63,10 +70,23 @@ SELECT
     length(w.body) AS bytes
 FROM writes w JOIN logs l ON l.number = w.thread_id
 WHERE w.mark IS NOT NULL;
-INSERT INTO logs (number, thread_id, namespace) VALUES (1, '', '');
 """
+_FIRST: Final = "INSERT INTO logs (number, thread_id, namespace) VALUES (1, '', '');\n"
+SCHEMA: Final = _LOGS + _WRITES + _RECORDED + _CHECKPOINTS + _FIRST
 
-MIGRATIONS: Final[Mapping[int, str]] = {}
+MIGRATIONS: Final[Mapping[int, str]] = {
+    3: "DROP VIEW checkpoints;\n"
+    "ALTER TABLE logs RENAME TO older_logs;\n"
+    f"{_LOGS}"
+    "INSERT INTO logs (number, thread_id, namespace) SELECT number, thread_id, namespace FROM older_logs;\n"
+    "DROP TABLE older_logs;\n"
+    "ALTER TABLE recorded RENAME TO older_recorded;\n"
+    f"{_RECORDED}"
+    "INSERT INTO recorded SELECT thread_id, namespace, task_id, key, rowid, done, value, error, questions, children "
+    "FROM older_recorded;\n"
+    "DROP TABLE older_recorded;\n"
+    f"{_CHECKPOINTS}",
+}
 """For each older version that can be brought up to date the statements that lead to the next one."""
 
 
