@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+import psycopg_pool
 import pytest
+from postgres_server import conninfo, schema
 
 from minigraph import START, CompiledGraph, StateGraph, interrupt
-from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
+from minigraph.checkpoint import InMemorySaver, PostgresSaver, Saver, SqliteSaver
 
 
 class Log(TypedDict, total=False):
@@ -181,9 +183,37 @@ def run(request: pytest.FixtureRequest) -> Sync:
     return mode
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="session")
+def postgres_pool() -> Iterator[psycopg_pool.ConnectionPool[Any]]:
+    """Connections to the server of the test run."""
+    with psycopg_pool.ConnectionPool(conninfo(), kwargs={"autocommit": True}, min_size=1, max_size=16) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def shared_schema() -> Iterator[str]:
+    """The schema that tests use one after the other."""
+    with schema() as name:
+        yield name
+
+
+@pytest.fixture
+def postgres(postgres_pool: psycopg_pool.ConnectionPool[Any], shared_schema: str) -> Iterator[PostgresSaver]:
+    """A saver whose tables are empty."""
+    with PostgresSaver(postgres_pool, schema=shared_schema) as saver:
+        saver.setup()
+        yield saver
+    with postgres_pool.connection() as connection:
+        for table in ("logs", "writes", "recorded"):
+            connection.execute(f"DELETE FROM {shared_schema}.{table}".encode())
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Saver]:
     """Every kind of saver."""
+    if request.param == "postgres":
+        yield request.getfixturevalue("postgres")
+        return
     made: Saver = InMemorySaver() if request.param == "memory" else SqliteSaver(tmp_path / "threads.db")
     yield made
     made.close()

@@ -27,10 +27,12 @@ from minigraph.testing.saver_parts import name_of, named_id
 from minigraph.types import Interrupt, Send
 
 
-@pytest.fixture(params=["memory", "file", "connection", ":memory:"])
+@pytest.fixture(params=["memory", "file", "connection", ":memory:", "postgres"])
 def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TableSaver]:
     if request.param == "memory":
         yield InMemorySaver()
+    elif request.param == "postgres":
+        yield request.getfixturevalue("postgres")
     elif request.param == "connection":
         connection = sqlite3.connect(tmp_path / "given.db", check_same_thread=False)
         connection.row_factory = sqlite3.Row

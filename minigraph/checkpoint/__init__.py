@@ -1,4 +1,4 @@
-"""Where threads are stored: in memory, or in a SQLite file."""
+"""Where threads are stored: in memory, in a SQLite file, or in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.memory import InMemorySaver
 
 if TYPE_CHECKING:
+    from minigraph.checkpoint.postgres import PostgresSaver
     from minigraph.checkpoint.sqlite import SqliteSaver
 
-__all__ = ["CheckpointTuple", "InMemorySaver", "Saver", "SqliteSaver"]
+__all__ = ["CheckpointTuple", "InMemorySaver", "PostgresSaver", "Saver", "SqliteSaver"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> object:
         from minigraph.checkpoint.sqlite import SqliteSaver
 
         return SqliteSaver
+    if name == "PostgresSaver":
+        from minigraph.checkpoint.postgres import PostgresSaver
+
+        return PostgresSaver
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

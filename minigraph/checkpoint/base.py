@@ -132,13 +132,17 @@ class Saver(ABC):
     def close(self) -> None:  # noqa: B027  # a saver that holds nothing has nothing to do
         """Releases what the saver holds. Closing twice is fine."""
 
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs one of the methods above in a worker thread, to its end; a saver may have threads of its own."""
+        return await in_thread(function, *args, **kwargs)
+
     async def aget(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
         """`get` in a worker thread."""
-        return await in_thread(self.get, thread_id, namespace, checkpoint_id)
+        return await self._in_thread(self.get, thread_id, namespace, checkpoint_id)
 
     async def aput(self, write: Write) -> int:
         """`put` in a worker thread; when cancelled it ends only after the write has ended."""
-        return await in_thread(self.put, write)
+        return await self._in_thread(self.put, write)
 
     async def ahistory(
         self,
@@ -154,41 +158,41 @@ class Saver(ABC):
         def read() -> builtins.list[Stored]:
             return [*self.history(thread_id, namespace, before=before, limit=limit, filter=filter)]
 
-        return await in_thread(read)
+        return await self._in_thread(read)
 
     async def alineage(
         self, thread_id: str, namespace: str, checkpoint_id: str | None = None
     ) -> builtins.list[Ancestor]:
         """`lineage` in a worker thread."""
-        return await in_thread(self.lineage, thread_id, namespace, checkpoint_id)
+        return await self._in_thread(self.lineage, thread_id, namespace, checkpoint_id)
 
     async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
         """`record_start` in a worker thread; when cancelled it ends only after the write has ended."""
-        return await in_thread(self.record_start, thread_id, namespace, task_id, recorded)
+        return await self._in_thread(self.record_start, thread_id, namespace, task_id, recorded)
 
     async def arecord(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
         """`record` in a worker thread; when cancelled it ends only after the write has ended."""
-        await in_thread(self.record, thread_id, namespace, task_id, recorded)
+        await self._in_thread(self.record, thread_id, namespace, task_id, recorded)
 
     async def aremove_record(self, thread_id: str, namespace: str, task_id: str, key: str) -> None:
         """`remove_record` in a worker thread; when cancelled it ends only after the write has ended."""
-        await in_thread(self.remove_record, thread_id, namespace, task_id, key)
+        await self._in_thread(self.remove_record, thread_id, namespace, task_id, key)
 
     async def arecorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """`recorded` in a worker thread."""
-        return await in_thread(self.recorded, thread_id, namespace, task_id)
+        return await self._in_thread(self.recorded, thread_id, namespace, task_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread` in a worker thread."""
-        await in_thread(self.delete_thread, thread_id)
+        await self._in_thread(self.delete_thread, thread_id)
 
     async def acopy_thread(self, source: str, target: str) -> None:
         """`copy_thread` in a worker thread."""
-        await in_thread(self.copy_thread, source, target)
+        await self._in_thread(self.copy_thread, source, target)
 
     async def aprune(self, thread_id: str, *, keep: int) -> None:
         """`prune` in a worker thread."""
-        await in_thread(self.prune, thread_id, keep=keep)
+        await self._in_thread(self.prune, thread_id, keep=keep)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
