@@ -140,6 +140,8 @@ class Ancestor(msgspec.Struct, frozen=True):
     step: int
     source: str
     ran: tuple[str, ...] = ()
+    graph: str = ""
+    """The fingerprint of the graph that wrote it, "" where none is known."""
 
 
 class NewCheckpoint(msgspec.Struct, frozen=True):
@@ -192,6 +194,8 @@ class Write(msgspec.Struct, frozen=True):
     """Results to forget, by (checkpoint id, task id)."""
     carried: tuple[Carried, ...] = ()
     """Records of `once()` calls to copy to tasks of this namespace."""
+    graph: str = ""
+    """The fingerprint of the graph that writes, "" where there is none to note."""
 
     @property
     def end(self) -> int:
@@ -206,6 +210,8 @@ class Stored(msgspec.Struct, frozen=True):
     results: tuple[Result, ...]
     head_id: str
     revision: int
+    graph: str = ""
+    """The fingerprint of the graph that wrote the checkpoint, "" where none is known."""
 
 
 def without_untracked(write: Write, untracked: frozenset[str]) -> Write:

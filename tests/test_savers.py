@@ -267,8 +267,9 @@ def test_every_state_of_a_long_history_can_be_read(saver: TableSaver, change: st
     assert middle is not None
     assert repr(middle.checkpoint.values) == repr(states[70])
     with saver._reading() as tables:
-        number = tables.log("t", "")
-        assert number is not None
+        log = tables.log("t", "")
+        assert log is not None
+        number = log.number
         chain = tables.chain(number, 150)
         assert len(chain) <= 150 // 32 + 33
         numbers = read_body(chain[-1]).numbers
@@ -314,8 +315,9 @@ def test_results_of_a_finished_step_come_back_from_the_state_they_led_to(saver: 
     assert first is not None
     assert first.results == (done,)
     with saver._reading() as tables:
-        number = tables.log("t", "")
-        assert number is not None
+        log = tables.log("t", "")
+        assert log is not None
+        number = log.number
         (row,) = tables.rows(number, 2, 2)
         assert sum(map(len, read_body(row).results)) < 100
 
@@ -583,7 +585,7 @@ def appended_bytes(saver: TableSaver, steps: int) -> int:
     with saver._reading() as tables:
         log = tables.log("t", "")
         assert log is not None
-        return sum(len(row.body) for row in tables.rows(log, 1, steps))
+        return sum(len(row.body) for row in tables.rows(log.number, 1, steps))
 
 
 def test_stored_bytes_grow_with_what_was_written() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from minigraph.records import Ancestor, Checkpoint, Recorded, Stored, Write
@@ -78,6 +79,15 @@ class Saver(ABC):
         """Forgets everything about a thread; nothing happens if there is none."""
 
     @abstractmethod
+    def delete_before(self, moment: datetime, *, unfinished: bool = False) -> builtins.list[str]:
+        """Deletes the threads that nobody wrote to since a moment (a datetime with a zone), and returns their ids.
+
+        A thread that still has something due, since it waits for a person or failed, is spared unless `unfinished`.
+        The namespaces of a thread count together. A thread that is written to meanwhile is spared. ValueError for a
+        moment without a zone.
+        """
+
+    @abstractmethod
     def copy_thread(self, source: str, target: str) -> None:
         """Copies a thread with its history. StorageError if `source` is not there or `target` already is."""
 
@@ -125,7 +135,7 @@ class Saver(ABC):
         stored = self.get(thread_id, namespace, checkpoint_id)
         while stored is not None:
             point = stored.checkpoint
-            found.append(Ancestor(point.id, point.step, point.source, point.ran))
+            found.append(Ancestor(point.id, point.step, point.source, point.ran, stored.graph))
             stored = None if point.parent_id is None else self.get(thread_id, namespace, point.parent_id)
         return found
 
@@ -185,6 +195,10 @@ class Saver(ABC):
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread` in a worker thread."""
         await self._in_thread(self.delete_thread, thread_id)
+
+    async def adelete_before(self, moment: datetime, *, unfinished: bool = False) -> builtins.list[str]:
+        """`delete_before` in a worker thread."""
+        return await self._in_thread(self.delete_before, moment, unfinished=unfinished)
 
     async def acopy_thread(self, source: str, target: str) -> None:
         """`copy_thread` in a worker thread."""

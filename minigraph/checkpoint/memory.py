@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
@@ -22,11 +23,12 @@ class InMemorySaver(TableSaver):
 
     Values are encoded like on disk, so what could not be stored there is refused here, and later in-place edits do
     not reach what is stored. Classes need no registration: they are learnt from their instances. One lock makes it
-    safe for threads.
+    safe for threads. With a `time_to_live`, threads that nobody wrote to for so long and that have nothing due are
+    deleted as new ones begin.
     """
 
-    def __init__(self) -> None:
-        super().__init__(Codec(learn=True))
+    def __init__(self, *, time_to_live: timedelta | None = None) -> None:
+        super().__init__(Codec(learn=True), time_to_live)
         self._transaction = _Transaction()
 
     def _reading(self) -> _Transaction:
@@ -86,6 +88,10 @@ class InMemorySaver(TableSaver):
         """`delete_thread`, at once."""
         self.delete_thread(thread_id)
 
+    async def adelete_before(self, moment: datetime, *, unfinished: bool = False) -> list[str]:
+        """`delete_before`, at once."""
+        return self.delete_before(moment, unfinished=unfinished)
+
     async def acopy_thread(self, source: str, target: str) -> None:
         """`copy_thread`, at once."""
         self.copy_thread(source, target)
@@ -124,7 +130,7 @@ class _MemoryTables:
         self.added: list[int] = []
         """The logs that the transaction began, and those that it added a row to."""
         self._numbers = itertools.count(1)
-        self._logs: dict[tuple[str, str], int] = {}
+        self._logs: dict[tuple[str, str], Log] = {}
         self._rows: dict[int, list[Row]] = {}
         self._recorded: dict[str, dict[tuple[str, str], dict[str, RecordedRow]]] = {}
 
@@ -132,21 +138,35 @@ class _MemoryTables:
         for number in self.added:
             if self._rows[number]:
                 self._rows[number].pop()
-        for place in [place for place, number in self._logs.items() if not self._rows[number]]:
-            del self._rows[self._logs.pop(place)]
+        for place in [place for place, log in self._logs.items() if not self._rows[log.number]]:
+            del self._rows[self._logs.pop(place).number]
         self.added.clear()
 
-    def log(self, thread_id: str, namespace: str) -> int | None:
+    def log(self, thread_id: str, namespace: str) -> Log | None:
         return self._logs.get((thread_id, namespace))
 
     def logs(self, thread_id: str | None) -> list[Log]:
-        found = [Log(number, *place) for place, number in self._logs.items() if thread_id in (None, place[0])]
-        return found[::-1]
+        return [log for log in self._logs.values() if thread_id in (None, log.thread_id)][::-1]
 
-    def begin(self, thread_id: str, namespace: str) -> int:
-        number = self._logs[thread_id, namespace] = next(self._numbers)
-        self._rows[number] = []
-        return number
+    def idle(self, before: int, thread_id: str | None = None) -> list[str]:
+        last: dict[str, int] = {}
+        for log in self._logs.values():
+            if thread_id in (None, log.thread_id):
+                times = (row.created for row in reversed(self._rows[log.number]) if row.created is not None)
+                if (time := next(times, None)) is not None:
+                    last[log.thread_id] = max(time, last.get(log.thread_id, time))
+        return sorted((name for name, time in last.items() if time < before), key=lambda name: last[name])
+
+    def begin(self, thread_id: str, namespace: str, graphs: str = "") -> int:
+        log = self._logs[thread_id, namespace] = Log(next(self._numbers), thread_id, namespace, graphs)
+        self._rows[log.number] = []
+        return log.number
+
+    def label(self, log: Log, graphs: str) -> None:
+        self._logs[log.thread_id, log.namespace] = log._replace(graphs=graphs)
+
+    def fill(self, number: int, rows: Sequence[Row]) -> None:
+        self._rows[number] = [*rows]
 
     def revision(self, number: int) -> int:
         rows = self._rows.get(number)
@@ -213,7 +233,7 @@ class _MemoryTables:
 
     def delete(self, thread_id: str) -> None:
         for place in [place for place in self._logs if place[0] == thread_id]:
-            del self._rows[self._logs.pop(place)]
+            del self._rows[self._logs.pop(place).number]
         self._recorded.pop(thread_id, None)
 
     def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]:

@@ -16,6 +16,7 @@ import asyncio
 import contextvars
 import functools
 from collections.abc import Callable
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -51,8 +52,9 @@ class PostgresSaver(TableSaver):
     The schema and its tables are made on first use (or by `setup()`); many workers may start at once. With a
     connection string the saver has a pool of `min_size` to `max_size` connections, also after a fork, and a call waits
     up to `timeout` seconds for a free one. `prepare_threshold` is psycopg's: None prepares no statement, for poolers
-    that cannot. A given pool is used as it is and stays open. Classes that the schema of a graph does not name must be
-    registered before they are read. Use it in a `with` block or call `close()`.
+    that cannot. A given pool is used as it is and stays open. With a `time_to_live`, threads that nobody wrote to for so
+    long and that have nothing due are deleted as new ones begin. Classes that the schema of a graph does not name must
+    be registered before they are read. Use it in a `with` block or call `close()`.
 
     ValueError for a connection string that cannot be read, or a schema's name with odd characters.
     """
@@ -66,8 +68,9 @@ class PostgresSaver(TableSaver):
         max_size: int = 8,
         timeout: float = 30.0,
         prepare_threshold: int | None = 5,
+        time_to_live: timedelta | None = None,
     ) -> None:
-        super().__init__(Codec())
+        super().__init__(Codec(), time_to_live)
         self._connections: Connections = connections(
             database,
             checked_name(schema),
@@ -115,8 +118,8 @@ class PostgresSaver(TableSaver):
         if not write.checkpoints:
             return False
         with self._reading() as tables:
-            number = tables.log(write.thread_id, write.namespace)
-            return number is not None and find(tables, number, write.checkpoints[-1].checkpoint.id) is not None
+            log = tables.log(write.thread_id, write.namespace)
+            return log is not None and find(tables, log.number, write.checkpoints[-1].checkpoint.id) is not None
 
     def _reading(self) -> _Transaction:
         return _Transaction(self._connections, _READ)

@@ -21,7 +21,8 @@ CREATE TABLE {schema}.logs (
     number     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- given once, deleted or not
     address    bytea NOT NULL UNIQUE,         -- SHA-256 of thread and namespace: an index holds no long text
     thread_id  text COLLATE "C" NOT NULL,
-    namespace  text COLLATE "C" NOT NULL      -- "" for the graph itself, otherwise the place of a child graph
+    namespace  text COLLATE "C" NOT NULL,     -- "" for the graph itself, otherwise the place of a child graph
+    graphs     text COLLATE "C" NOT NULL DEFAULT ''  -- which graphs wrote it: "1:FINGERPRINT 120:FINGERPRINT"
 );
 CREATE INDEX logs_thread ON {schema}.logs USING hash (thread_id);
 CREATE TABLE {schema}.writes (

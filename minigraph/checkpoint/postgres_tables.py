@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -45,33 +46,53 @@ class PostgresTables:
     def _rows(self, condition: str, *values: object) -> list[Row]:
         return [_row(fields) for fields in self._all(f"{_SELECT} FROM {{schema}}.writes {condition}", *values)]
 
-    def log(self, thread_id: str, namespace: str) -> int | None:
+    def log(self, thread_id: str, namespace: str) -> Log | None:
         locked = " FOR UPDATE" if self._lock else ""
-        statement = f"SELECT number FROM {{schema}}.logs WHERE address = %s{locked}"
+        statement = f"SELECT number, graphs FROM {{schema}}.logs WHERE address = %s{locked}"
         found = self._all(statement, address(thread_id, namespace))
-        return found[0][0] if found else None
+        return Log(found[0][0], thread_id, namespace, found[0][1]) if found else None
 
     def logs(self, thread_id: str | None) -> list[Log]:
         condition, values = ("", ()) if thread_id is None else ("WHERE thread_id = %s ", (held(thread_id),))
         locked = " FOR UPDATE" if self._lock else ""
         found = self._all(
-            f"SELECT number, thread_id, namespace FROM {{schema}}.logs {condition}ORDER BY number DESC{locked}", *values
+            f"SELECT number, thread_id, namespace, graphs FROM {{schema}}.logs {condition}ORDER BY number DESC{locked}",
+            *values,
         )
-        return [Log(number, read(thread), read(namespace)) for number, thread, namespace in found]
+        return [Log(number, read(thread), read(namespace), graphs) for number, thread, namespace, graphs in found]
 
-    def begin(self, thread_id: str, namespace: str) -> int:
+    def idle(self, before: int, thread_id: str | None = None) -> list[str]:
+        condition, values = ("", ()) if thread_id is None else ("WHERE thread_id = %s ", (held(thread_id),))
         found = self._all(
-            "INSERT INTO {schema}.logs (address, thread_id, namespace) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING "
-            "RETURNING number",
+            "SELECT thread_id FROM (SELECT thread_id, number, (SELECT created_at FROM {schema}.writes WHERE log = number "
+            "AND created_at IS NOT NULL ORDER BY revision DESC LIMIT 1) AS written FROM {schema}.logs "
+            f"{condition}) AS last GROUP BY thread_id HAVING max(written) < %s ORDER BY max(written), min(number)",
+            *values,
+            before,
+        )
+        return [read(name) for (name,) in found]
+
+    def begin(self, thread_id: str, namespace: str, graphs: str = "") -> int:
+        found = self._all(
+            "INSERT INTO {schema}.logs (address, thread_id, namespace, graphs) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING RETURNING number",
             address(thread_id, namespace),
             held(thread_id),
             held(namespace),
+            graphs,
         )
         if not found:
             raise ThreadConflictError(
                 f"thread {thread_id!r}, namespace {namespace!r}: another run began it meanwhile and nothing was stored"
             )
         return int(found[0][0])
+
+    def label(self, log: Log, graphs: str) -> None:
+        self._run("UPDATE {schema}.logs SET graphs = %s WHERE number = %s", graphs, log.number)
+
+    def fill(self, number: int, rows: Sequence[Row]) -> None:
+        statement = f"INSERT INTO {{schema}}.writes (log, {_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        self._cursor.executemany(_bytes(statement, self._schema), [(number, *_fields(row)) for row in rows])
 
     def revision(self, number: int) -> int:
         ((last,),) = self._all("SELECT max(revision) FROM {schema}.writes WHERE log = %s", number)
@@ -123,9 +144,8 @@ class PostgresTables:
         return [(log, revision) for log, revision in found]
 
     def append(self, number: int, row: Row) -> bool:
-        before, metadata = row.revision - 1, None if row.metadata is None else held_json(row.metadata)
-        fields = (row.revision, row.mark, row.parent, row.base, row.step, row.source, row.created, metadata, row.body)
-        return self._run(_APPEND, *fields, number, before, number, before).rowcount == 1
+        before = row.revision - 1
+        return self._run(_APPEND, *_fields(row), number, before, number, before).rowcount == 1
 
     def replace(self, number: int, row: Row) -> None:
         change = "UPDATE {schema}.writes SET base = %s, body = %s WHERE log = %s AND revision = %s"
@@ -187,6 +207,12 @@ class PostgresTables:
             return
         values = map(held, (task_id, thread_id, namespace))
         self._run(f"DELETE FROM {{schema}}.recorded WHERE {_TASK}", *values)
+
+
+def _fields(row: Row) -> tuple[object, ...]:
+    """What is bound to `_COLUMNS`."""
+    metadata = None if row.metadata is None else held_json(row.metadata)
+    return (row.revision, row.mark, row.parent, row.base, row.step, row.source, row.created, metadata, row.body)
 
 
 def _row(fields: tuple[Any, ...]) -> Row:

@@ -367,6 +367,6 @@ def read_checkpoint(codec: Codec, row: Row, body: Body, state: State, parent_id:
         raise DecodeError(f"the stored checkpoint {name!r} could not be read: {error}") from error
 
 
-def read_ancestor(row: Row) -> Ancestor:
+def read_ancestor(row: Row, graph: str) -> Ancestor:
     """What a row says of its step, without the state."""
-    return Ancestor(id_of(row), row.step or 0, row.source or "", read_body(row).ran)
+    return Ancestor(id_of(row), row.step or 0, row.source or "", read_body(row).ran, graph)

@@ -10,15 +10,20 @@ import builtins
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+import msgspec
+
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.codec import Codec
+from minigraph.checkpoint.labels import extended, graph_at, latest
 from minigraph.checkpoint.reading import Found, chain_of, read_many, read_one
 from minigraph.checkpoint.recorded import carry, forget_unlisted, read, row_of
+from minigraph.checkpoint.retention import TimeToLive, delete_idle, idle_threads, milliseconds
 from minigraph.checkpoint.tables import Log, Query, Row, Tables
 from minigraph.checkpoint.writing import Head, Prepared, prepare, single_row, store
 from minigraph.errors import StorageError, ThreadConflictError
@@ -34,8 +39,11 @@ REMEMBERED: Final = 1024
 class TableSaver(Saver):
     """A saver over `Tables`."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, time_to_live: timedelta | None = None) -> None:
         self._codec = codec
+        self._time_to_live: TimeToLive | None = None
+        if time_to_live is not None:
+            self._time_to_live = TimeToLive(time_to_live, self._idle_threads, self._delete_idle)
         self._heads: dict[tuple[str, str], Head] = {}
         """What was last read or written of a thread. A write that builds on it fails if it is no longer so."""
 
@@ -65,10 +73,11 @@ class TableSaver(Saver):
     def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
         """The checkpoint with this id, or the head; None if there is none. Its values are new objects."""
         with self._reading() as tables:
-            number = tables.log(thread_id, namespace)
-            head = None if number is None else tables.newest(number)
-            if number is None or head is None:
+            log = tables.log(thread_id, namespace)
+            head = None if log is None else tables.newest(log.number)
+            if log is None or head is None:
                 return None
+            number = log.number
             after = tables.after(number, head.revision)
             revision = after[-1].revision if after else head.revision
             row: Row | None = head
@@ -81,8 +90,9 @@ class TableSaver(Saver):
             point, results = read_one(self._codec, tables, number, row, after)
         if row is head:
             numbers = rows.read_body(head).numbers
-            self._remember(thread_id, namespace, Head(number, revision, head.revision, rows.id_of(head), numbers))
-        return Stored(point, results, rows.id_of(head), revision)
+            known = Head(number, revision, head.revision, rows.id_of(head), numbers, latest(log.graphs))
+            self._remember(thread_id, namespace, known)
+        return Stored(point, results, rows.id_of(head), revision, graph_at(log.graphs, row.revision))
 
     def put(self, write: Write) -> int:
         """Stores everything of `write` in one transaction and returns the new revision.
@@ -92,7 +102,9 @@ class TableSaver(Saver):
         prepared = prepare(self._codec, write)
         remembered = self._heads.get((write.thread_id, write.namespace))
         known = remembered if remembered is not None and remembered.revision == write.revision else None
-        single = None if known is None else single_row(self._codec, prepared, known)
+        single = None
+        if known is not None and (known.graph == write.graph or not write.graph):
+            single = single_row(self._codec, prepared, known)
         if single is not None and known is not None and self._append(known.number, single[0]):
             head = single[1]
         else:
@@ -104,7 +116,8 @@ class TableSaver(Saver):
         """Stores a write of any kind; `known` is what its revision was remembered to be."""
         write = prepared.write
         with self._writing() as tables:
-            number = tables.log(write.thread_id, write.namespace)
+            log = tables.log(write.thread_id, write.namespace)
+            number = None if log is None else log.number
             revision = 0 if number is None else tables.revision(number)
             if revision != write.revision or (known is not None and known.number != number):
                 self._heads.pop((write.thread_id, write.namespace), None)
@@ -113,12 +126,17 @@ class TableSaver(Saver):
                     f"run read revision {write.revision}; another run moved it meanwhile and nothing was stored"
                 )
             newest = None if number is None else tables.newest(number)
+            graphs = extended("" if log is None else log.graphs, revision + 1, write.graph)
             if number is None:
-                number = tables.begin(write.thread_id, write.namespace)
+                number = tables.begin(write.thread_id, write.namespace, graphs)
             head = store(self._codec, tables, number, newest, prepared)
             for carried in write.carried:
                 carry(tables, write, carried)
-        return head
+            if log is not None and graphs != log.graphs:
+                tables.label(log, graphs)
+        if self._time_to_live is not None and not write.revision and not write.namespace:
+            self._time_to_live.thread_began()
+        return msgspec.structs.replace(head, graph=latest(graphs))
 
     def _remember(self, thread_id: str, namespace: str, head: Head) -> None:
         heads, place = self._heads, (thread_id, namespace)
@@ -143,9 +161,10 @@ class TableSaver(Saver):
         """
         query = Query(filter=checked(filter), limit=bounded(limit))
         with self._reading() as tables:
-            number = tables.log(thread_id, namespace)
-            if number is None:
+            log = tables.log(thread_id, namespace)
+            if log is None:
                 return
+            number = log.number
             if before is not None:
                 row = find(tables, number, before)
                 if row is None:
@@ -157,7 +176,7 @@ class TableSaver(Saver):
                 return
             head_id, revision = rows.id_of(newest), tables.revision(number)
         for point, results in self._blocks(number, wanted):
-            yield Stored(point, results, head_id, revision)
+            yield Stored(point, results, head_id, revision, graph_at(log.graphs, int(point.id[:16], 16)))
 
     def lineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> builtins.list[Ancestor]:
         """The checkpoint with this id (None: the head) and its ancestors as far as they are stored, newest first.
@@ -165,15 +184,15 @@ class TableSaver(Saver):
         Empty if there is no such checkpoint. No state is read.
         """
         with self._reading() as tables:
-            number = tables.log(thread_id, namespace)
-            if number is None:
+            log = tables.log(thread_id, namespace)
+            if log is None:
                 return []
-            row = tables.newest(number) if checkpoint_id is None else find(tables, number, checkpoint_id)
-            log = {} if row is None else {each.revision: each for each in tables.rows(number, 1, row.revision)}
+            row = tables.newest(log.number) if checkpoint_id is None else find(tables, log.number, checkpoint_id)
+            known = {} if row is None else {each.revision: each for each in tables.rows(log.number, 1, row.revision)}
         line = []
         while row is not None:
-            line.append(rows.read_ancestor(row))
-            row = None if row.parent is None else log.get(row.revision - row.parent)
+            line.append(rows.read_ancestor(row, graph_at(log.graphs, row.revision)))
+            row = None if row.parent is None else known.get(row.revision - row.parent)
         return line
 
     def list(
@@ -199,10 +218,10 @@ class TableSaver(Saver):
                     return
                 query = query._replace(before=(older[0], older[1].revision))
             if config is not None:
-                number = tables.log(named["thread_id"], named.get("checkpoint_ns", ""))
-                if number is None:
+                log = tables.log(named["thread_id"], named.get("checkpoint_ns", ""))
+                if log is None:
                     return
-                query = query._replace(number=number)
+                query = query._replace(number=log.number)
             matching = tables.matching(query)
             if named.get("checkpoint_id") is not None:
                 exact = _find(tables, named)
@@ -227,6 +246,24 @@ class TableSaver(Saver):
         with self._writing() as tables:
             tables.delete(thread_id)
 
+    def delete_before(self, moment: datetime, *, unfinished: bool = False) -> builtins.list[str]:
+        """Deletes the threads that nobody wrote to since a moment (a datetime with a zone), and returns their ids.
+
+        A thread that still has something due, since it waits for a person or failed, is spared unless `unfinished`.
+        Each thread is one short transaction; one that is written to meanwhile is spared.
+        """
+        before = milliseconds(moment)
+        found = self._idle_threads(before, unfinished=unfinished)
+        return [name for name in found if self._delete_idle(name, before, unfinished=unfinished)]
+
+    def _idle_threads(self, before: int, *, unfinished: bool = False) -> builtins.list[str]:
+        with self._reading() as tables:
+            return idle_threads(tables, before, unfinished=unfinished)
+
+    def _delete_idle(self, thread_id: str, before: int, *, unfinished: bool = False) -> bool:
+        with self._writing() as tables:
+            return delete_idle(tables, thread_id, before, unfinished=unfinished)
+
     def copy_thread(self, source: str, target: str) -> None:
         """Copies a thread with its history. StorageError if `source` is not there or `target` already is."""
         with self._writing() as tables:
@@ -235,7 +272,7 @@ class TableSaver(Saver):
             if _holds(tables, target):
                 raise StorageError(f"copy_thread({source!r}, {target!r}): the thread {target!r} already exists")
             for log in tables.logs(source):
-                tables.copy(log.number, tables.begin(target, log.namespace))
+                tables.copy(log.number, tables.begin(target, log.namespace, log.graphs))
             for recorded in tables.all_recorded(source):
                 tables.add_recorded(target, recorded)
 
@@ -314,9 +351,9 @@ def find(tables: Tables, number: int, checkpoint_id: str) -> Row | None:
 
 def _find(tables: Tables, place: Mapping[str, Any]) -> tuple[int, Row] | None:
     """Number and row of the checkpoint that a config names."""
-    number = tables.log(place["thread_id"], place.get("checkpoint_ns", ""))
-    row = None if number is None else find(tables, number, place["checkpoint_id"])
-    return None if number is None or row is None else (number, row)
+    log = tables.log(place["thread_id"], place.get("checkpoint_ns", ""))
+    row = None if log is None else find(tables, log.number, place["checkpoint_id"])
+    return None if log is None or row is None else (log.number, row)
 
 
 def _holds(tables: Tables, thread_id: str) -> bool:

@@ -20,6 +20,7 @@ CREATE TABLE logs (
     thread_id  TEXT NOT NULL,
     namespace  TEXT NOT NULL,        -- "" for the graph itself, otherwise the place of a child graph
     number     INTEGER NOT NULL,     -- given once, deleted or not: the log of the thread "" holds the next one
+    graphs     TEXT NOT NULL DEFAULT '', -- which graphs wrote it: "1:FINGERPRINT 120:FINGERPRINT", by first revision
     PRIMARY KEY (thread_id, namespace)
 ) WITHOUT ROWID;
 """

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final
 
@@ -53,12 +55,19 @@ class SqliteSaver(TableSaver):
 
     With a path every thread of the program gets a connection of its own, also after a fork, and several processes may
     share the file; `timeout` is how many seconds a write waits for another one. A given connection is used as it is,
-    by one thread at a time, and must not have a transaction open. Classes that the schema of a graph does not name
-    must be registered before they are read. Use it in a `with` block or call `close()`.
+    by one thread at a time, and must not have a transaction open. With a `time_to_live`, threads that nobody wrote to
+    for so long and that have nothing due are deleted as new ones begin. Classes that the schema of a graph does not
+    name must be registered before they are read. Use it in a `with` block or call `close()`.
     """
 
-    def __init__(self, database: sqlite3.Connection | str | os.PathLike[str], *, timeout: float = 30.0) -> None:
-        super().__init__(Codec())
+    def __init__(
+        self,
+        database: sqlite3.Connection | str | os.PathLike[str],
+        *,
+        timeout: float = 30.0,
+        time_to_live: timedelta | None = None,
+    ) -> None:
+        super().__init__(Codec(), time_to_live)
         self._connections: Pool | Single = connections(database, timeout)
 
     @classmethod
@@ -167,22 +176,44 @@ class _SqliteTables:
                 raise DecodeError(f"the stored row of revision {row.revision} holds text where bytes belong")
         return found
 
-    def log(self, thread_id: str, namespace: str) -> int | None:
-        found = self._all("SELECT number FROM logs WHERE thread_id = ? AND namespace = ?", thread_id, namespace)
-        return found[0][0] if found else None
+    def log(self, thread_id: str, namespace: str) -> Log | None:
+        condition = "WHERE thread_id = ? AND namespace = ?"
+        found = self._all(f"SELECT number, graphs FROM logs {condition}", thread_id, namespace)
+        return Log(found[0][0], thread_id, namespace, found[0][1]) if found else None
 
     def logs(self, thread_id: str | None) -> list[Log]:
         condition, values = ("> ''", ()) if thread_id is None else ("= ?", (thread_id,))
         chosen = f"WHERE thread_id {condition} ORDER BY number DESC"
-        found = self._all(f"SELECT number, thread_id, namespace FROM logs {chosen}", *values)
+        found = self._all(f"SELECT number, thread_id, namespace, graphs FROM logs {chosen}", *values)
         return [Log(*fields) for fields in found]
 
-    def begin(self, thread_id: str, namespace: str) -> int:
+    def idle(self, before: int, thread_id: str | None = None) -> list[str]:
+        last = (
+            f"SELECT created_at FROM writes WHERE place BETWEEN number << {REVISION_BITS} AND number << {REVISION_BITS}"
+            f" | {_MASK} AND created_at IS NOT NULL ORDER BY place DESC LIMIT 1"
+        )
+        condition, values = ("> ''", ()) if thread_id is None else ("= ?", (thread_id,))
+        found = self._all(
+            f"SELECT l.thread_id, max(({last})) AS written FROM logs l WHERE l.thread_id {condition} "
+            "GROUP BY l.thread_id HAVING written < ? ORDER BY written, min(number)",
+            *values,
+            before,
+        )
+        return [name for name, _ in found]
+
+    def begin(self, thread_id: str, namespace: str, graphs: str = "") -> int:
         ((number,),) = self._all("SELECT number FROM logs WHERE thread_id = ''")
         self._cursor.execute("UPDATE logs SET number = number + 1 WHERE thread_id = ''")
-        values = (number, thread_id, namespace)
-        self._cursor.execute("INSERT INTO logs (number, thread_id, namespace) VALUES (?, ?, ?)", values)
+        values = (number, thread_id, namespace, graphs)
+        self._cursor.execute("INSERT INTO logs (number, thread_id, namespace, graphs) VALUES (?, ?, ?, ?)", values)
         return int(number)
+
+    def label(self, log: Log, graphs: str) -> None:
+        place = (log.thread_id, log.namespace)
+        self._cursor.execute("UPDATE logs SET graphs = ? WHERE thread_id = ? AND namespace = ?", (graphs, *place))
+
+    def fill(self, number: int, rows: Sequence[Row]) -> None:
+        self._cursor.executemany(_ADD, [_values(number, row) for row in rows])
 
     def revision(self, number: int) -> int:
         place = number << REVISION_BITS

@@ -11,7 +11,7 @@ how a history is read) is done above this interface, alike for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True):
     step: int | None
     source: str | None
     created: int | None
-    """Milliseconds since 1970."""
+    """Milliseconds since 1970; may be None where the write holds results only."""
     metadata: str | None
     """JSON; None if there is none."""
     body: bytes
@@ -42,6 +42,8 @@ class Log(NamedTuple):
     number: int
     thread_id: str
     namespace: str
+    graphs: str = ""
+    """Which graphs wrote it (`labels`)."""
 
 
 class RecordedRow(msgspec.Struct, frozen=True):
@@ -71,16 +73,29 @@ class Query(NamedTuple):
 class Tables(Protocol):
     """Logs, their rows, and once() calls. Lists of rows are oldest first."""
 
-    def log(self, thread_id: str, namespace: str) -> int | None:
-        """The number of a log, if there is one."""
+    def log(self, thread_id: str, namespace: str) -> Log | None:
+        """A log, if there is one."""
         ...
 
     def logs(self, thread_id: str | None) -> list[Log]:
         """All logs of a thread, by namespace; None: of every thread, the one that began last first."""
         ...
 
-    def begin(self, thread_id: str, namespace: str) -> int:
+    def idle(self, before: int, thread_id: str | None = None) -> list[str]:
+        """The threads (or whether that one) whose last row that has a time was made before one, in milliseconds since
+        1970; the oldest first. Those of which nothing has a time are none of them."""
+        ...
+
+    def begin(self, thread_id: str, namespace: str, graphs: str = "") -> int:
         """Makes an empty log and returns its number."""
+        ...
+
+    def label(self, log: Log, graphs: str) -> None:
+        """Sets which graphs wrote a log."""
+        ...
+
+    def fill(self, number: int, rows: Sequence[Row]) -> None:
+        """Gives an empty log rows, whose revisions follow one another and may begin anywhere."""
         ...
 
     def revision(self, number: int) -> int:

@@ -15,7 +15,7 @@ from minigraph.checkpoint.rows import Changes, Draft, Numbers
 from minigraph.checkpoint.tables import Row, Tables
 from minigraph.checkpoint.walk import pack
 from minigraph.errors import StorageError, ThreadConflictError
-from minigraph.identifiers import mark_of, parts_of_checkpoint_id
+from minigraph.identifiers import mark_of, now, parts_of_checkpoint_id
 from minigraph.records import Checkpoint, Result, Write
 
 Places = Mapping[str, tuple[int, str]]
@@ -31,6 +31,8 @@ class Head(msgspec.Struct, frozen=True):
     """The revision of the checkpoint."""
     checkpoint_id: str
     numbers: Numbers
+    graph: str = ""
+    """The fingerprint of the graph that wrote last."""
 
 
 class Prepared(msgspec.Struct):
@@ -124,7 +126,7 @@ def single_row(codec: Codec, prepared: Prepared, head: Head) -> tuple[Row, Head]
     row = rows.row_of(
         draft, found, (end, mark, back, back if found.builds else None), prepared.results[0], prepared.own
     )
-    return row, Head(head.number, end, end, point.id, found.numbers)
+    return row, Head(head.number, end, end, point.id, found.numbers, head.graph)
 
 
 def store(codec: Codec, tables: Tables, number: int, newest: Row | None, prepared: Prepared) -> Head:
@@ -199,7 +201,7 @@ def _earlier(tables: Tables, number: int, write: Write, checkpoint_id: str | Non
 
 
 def _results_row(prepared: Prepared) -> Row:
-    return Row(prepared.end, None, None, None, None, None, None, None, pack(prepared.results[0]))
+    return Row(prepared.end, None, None, None, None, None, now(), None, pack(prepared.results[0]))
 
 
 def _add(tables: Tables, number: int, row: Row) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import threading
 from collections.abc import Coroutine, Iterator
+from datetime import datetime
 from typing import Any, TypeVar
 
 from minigraph.checkpoint.base import Saver
@@ -59,6 +60,10 @@ class AsyncSide(PassingSaver):
     def delete_thread(self, thread_id: str) -> None:
         """`adelete_thread` of the other saver."""
         self._wait(self.inner.adelete_thread(thread_id))
+
+    def delete_before(self, moment: datetime, *, unfinished: bool = False) -> builtins.list[str]:
+        """`adelete_before` of the other saver."""
+        return self._wait(self.inner.adelete_before(moment, unfinished=unfinished))
 
     def copy_thread(self, source: str, target: str) -> None:
         """`acopy_thread` of the other saver."""

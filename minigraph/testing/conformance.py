@@ -23,7 +23,7 @@ from minigraph.records import (
     Task,
     Write,
 )
-from minigraph.testing import async_checks, class_checks, record_checks
+from minigraph.testing import async_checks, class_checks, label_checks, record_checks, retention_checks
 from minigraph.testing.async_side import AsyncSide
 from minigraph.testing.saver_parts import (
     TIME,
@@ -379,6 +379,11 @@ _CHECKS: tuple[Callable[[Saver], None], ...] = (
     copies_are_threads_of_their_own,
     pruning_keeps_the_newest,
     class_checks.registered_classes_come_back,
+    retention_checks.old_threads_are_deleted,
+    retention_checks.old_threads_with_something_due_are_spared,
+    retention_checks.a_result_makes_a_thread_younger,
+    retention_checks.moments_without_a_zone_are_refused,
+    label_checks.graphs_are_noted_with_what_they_wrote,
     record_checks.once_records_are_replaced_by_key,
     record_checks.of_two_once_calls_one_begins,
     record_checks.once_records_go_with_their_tasks,

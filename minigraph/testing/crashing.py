@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from minigraph.checkpoint.base import CheckpointTuple, Saver, to_its_end
@@ -49,6 +50,10 @@ class PassingSaver(Saver):
     def delete_thread(self, thread_id: str) -> None:
         """`delete_thread` of the other saver."""
         self.inner.delete_thread(thread_id)
+
+    def delete_before(self, moment: datetime, *, unfinished: bool = False) -> builtins.list[str]:
+        """`delete_before` of the other saver."""
+        return self.inner.delete_before(moment, unfinished=unfinished)
 
     def copy_thread(self, source: str, target: str) -> None:
         """`copy_thread` of the other saver."""
@@ -154,6 +159,10 @@ class CrashingSaver(PassingSaver):
         """`delete_thread` of the other saver."""
         self.inner.delete_thread(thread_id)
         self.finished = {pair for pair in self.finished if pair[0] != thread_id}
+
+    def delete_before(self, moment: datetime, *, unfinished: bool = False) -> builtins.list[str]:
+        """`delete_before` of the other saver."""
+        return self.inner.delete_before(moment, unfinished=unfinished)
 
     def copy_thread(self, source: str, target: str) -> None:
         """`copy_thread` of the other saver."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from minigraph.checkpoint.base import CheckpointTuple, Saver
@@ -66,6 +67,12 @@ class LockstepSaver(Saver):
     def delete_thread(self, thread_id: str) -> None:
         """`delete_thread` of both."""
         self._both(f"delete_thread({thread_id!r})", lambda saver: saver.delete_thread(thread_id))
+
+    def delete_before(self, moment: datetime, *, unfinished: bool = False) -> builtins.list[str]:
+        """`delete_before` of both."""
+        what = f"delete_before({moment}, unfinished={unfinished})"
+        found: builtins.list[str] = self._both(what, lambda saver: saver.delete_before(moment, unfinished=unfinished))
+        return found
 
     def copy_thread(self, source: str, target: str) -> None:
         """`copy_thread` of both."""
