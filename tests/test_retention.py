@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 import threading
 import warnings
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict
@@ -25,13 +24,6 @@ from minigraph.testing.saver_parts import TIME, SavedThread
 
 START_OF_2026 = datetime(2026, 1, 1, 0, 0, 0, 123_000, UTC)
 FAR = datetime(2999, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TableSaver]:
-    made: TableSaver = InMemorySaver() if request.param == "memory" else SqliteSaver(tmp_path / "threads.db")
-    yield made
-    made.close()
 
 
 class State(TypedDict):

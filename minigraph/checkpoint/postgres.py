@@ -52,9 +52,9 @@ class PostgresSaver(TableSaver):
     The schema and its tables are made on first use (or by `setup()`); many workers may start at once. With a
     connection string the saver has a pool of `min_size` to `max_size` connections, also after a fork, and a call waits
     up to `timeout` seconds for a free one. `prepare_threshold` is psycopg's: None prepares no statement, for poolers
-    that cannot. A given pool is used as it is and stays open. With a `time_to_live`, threads that nobody wrote to for so
-    long and that have nothing due are deleted as new ones begin. Classes that the schema of a graph does not name must
-    be registered before they are read. Use it in a `with` block or call `close()`.
+    that cannot. A given pool is used as it is and stays open. With a `time_to_live`, threads that nobody wrote to for
+    so long and that have nothing due are deleted as new ones begin. Classes that the schema of a graph does not name
+    must be registered before they are read. Use it in a `with` block or call `close()`.
 
     ValueError for a connection string that cannot be read, or a schema's name with odd characters.
     """

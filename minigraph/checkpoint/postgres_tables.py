@@ -64,9 +64,10 @@ class PostgresTables:
     def idle(self, before: int, thread_id: str | None = None) -> list[str]:
         condition, values = ("", ()) if thread_id is None else ("WHERE thread_id = %s ", (held(thread_id),))
         found = self._all(
-            "SELECT thread_id FROM (SELECT thread_id, number, (SELECT created_at FROM {schema}.writes WHERE log = number "
-            "AND created_at IS NOT NULL ORDER BY revision DESC LIMIT 1) AS written FROM {schema}.logs "
-            f"{condition}) AS last GROUP BY thread_id HAVING max(written) < %s ORDER BY max(written), min(number)",
+            "SELECT thread_id FROM (SELECT thread_id, number, (SELECT created_at FROM {schema}.writes "
+            "WHERE log = number AND created_at IS NOT NULL ORDER BY revision DESC LIMIT 1) AS written "
+            f"FROM {{schema}}.logs {condition}) AS last GROUP BY thread_id "
+            "HAVING max(written) < %s ORDER BY max(written), min(number)",
             *values,
             before,
         )

@@ -315,8 +315,8 @@ class _SqliteTables:
         self._cursor.execute(
             "INSERT INTO recorded (thread_id, namespace, task_id, key, done, value, error, questions, children, "
             "place) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, (SELECT ifnull(max(place), 0) + 1 FROM recorded "
-            "WHERE thread_id = ?1 AND namespace = ?2 AND task_id = ?3)) ON CONFLICT DO UPDATE SET done = excluded.done, "
-            "value = excluded.value, error = excluded.error, questions = excluded.questions, "
+            "WHERE thread_id = ?1 AND namespace = ?2 AND task_id = ?3)) ON CONFLICT DO UPDATE SET "
+            "done = excluded.done, value = excluded.value, error = excluded.error, questions = excluded.questions, "
             "children = excluded.children",
             (thread_id, *msgspec.structs.astuple(row)),
         )
