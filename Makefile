@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: desk test check laws parity crash bench model nightly wheel clean
+.PHONY: desk test check laws parity crash endurance bench model nightly wheel clean
 
 desk: .venv/desk ; $(BIN)/desk demo
 
@@ -15,6 +15,8 @@ laws: .venv/dev ; $(BIN)/python benchmarks/laws.py --programs 1000 --jobs 2
 parity: .venv/dev ; $(BIN)/python benchmarks/parity.py --programs 2000 --jobs 2
 
 crash: .venv/dev ; $(BIN)/python benchmarks/crash.py --graphs 200 --desk --jobs 2
+
+endurance: .venv/dev ; $(BIN)/python benchmarks/endurance.py
 
 bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
 

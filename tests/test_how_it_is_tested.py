@@ -60,6 +60,15 @@ def test_nothing_was_lost_or_done_twice_in_the_crash_sweep_of_the_page() -> None
     assert all(stops > 10 and (lost, twice) == (0, 0) for _, stops, lost, twice in tallies.values())
 
 
+def test_nothing_was_lost_or_done_twice_in_the_trials_of_the_page() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| [^|]+ \| (\d+) \|$", block("endurance"), re.MULTILINE)
+    assert len(rows) >= 9
+    assert {wrong for *_, wrong in rows} == {"0"}
+    found = {(trial.partition(":")[0], store): how_much for trial, store, how_much, _ in rows}
+    assert set(found) >= {(trial, "SQLite") for trial in ("crowd", "kill", "race", "faults of a file")}
+    assert all(re.match(r"(5\d\d) kills in", how_much) for (trial, _), how_much in found.items() if trial == "kill")
+
+
 def test_the_page_says_how_large_the_engine_is() -> None:
     said = re.search(r"The engine without savers and testing is .*? has \d+\.", PAGE.replace("\n", " "))
     assert said is not None

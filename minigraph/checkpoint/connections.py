@@ -41,7 +41,9 @@ def translated(name: str, error: sqlite3.Error) -> StorageError:
     elif code.startswith("SQLITE_CANTOPEN"):
         text = "it cannot be opened; the folder must exist and be writable"
     elif code.startswith("SQLITE_FULL"):
-        text = "the disk is full"
+        text = "the disk is full; make room and go on, what was stored is still there"
+    elif code.startswith("SQLITE_IOERR"):
+        text = "the system could not read or write it; look for a limit on the size of files, a quota, a failing disk"
     elif "same thread" in str(error):
         text = "the connection is used from several threads; open it with check_same_thread=False or give a path"
     elif "within a transaction" in str(error):
