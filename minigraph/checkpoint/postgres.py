@@ -36,12 +36,11 @@ from minigraph.records import Write
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_READ: Final = (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
-_WRITE: Final = (b"BEGIN ISOLATION LEVEL READ COMMITTED",)
+_READ: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _FLUSH: Final = (
-    *_WRITE,
-    b"SELECT set_config('synchronous_commit', 'on', true) "
-    b"WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')",
+    b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT set_config('synchronous_commit', 'on', true) "
+    b"WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
 )
 """A commit then waits for the disk, of a synchronous standby too, whatever the session's setting is."""
 
@@ -152,14 +151,13 @@ class _Transaction:
 
     __slots__ = ("_begin", "_connection", "_connections")
 
-    def __init__(self, lender: Connections, begin: tuple[bytes, ...]) -> None:
+    def __init__(self, lender: Connections, begin: bytes) -> None:
         self._connections, self._begin = lender, begin
 
     def __enter__(self) -> Tables:
         self._connection = self._connections.take()
         try:
-            for statement in self._begin:
-                self._connection.execute(statement)
+            self._connection.execute(self._begin, prepare=False)
             return PostgresTables(self._connection, self._connections.schema, lock=self._begin is not _READ)
         except BaseException as error:
             self._connections.give_back(self._connection)

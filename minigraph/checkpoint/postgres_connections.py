@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import threading
 import weakref
@@ -217,16 +218,22 @@ def connections(
 def _read(conninfo: str) -> dict[str, Any]:
     """The parts of a connection string. What libpq says of a wrong one may quote the password, so it is not shown."""
     try:
-        parsed = conninfo_to_dict(conninfo)
+        parsed = None if _has_stray_at_sign(conninfo) else conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
         parsed = None
-    if parsed is None or "@" in str(parsed.get("host") or ""):
+    if parsed is None:
         raise ValueError(
             "the connection string cannot be read (it is not shown, for it may hold a password): write it as "
-            "'postgresql://user:password@host:port/database' with '@', ':', '/' and '%' of the password as %40, %3A, "
-            "%2F and %25, or as 'host=... dbname=... user=... password=...'"
+            "'postgresql://user:password@host:port/database' with '@', ':', '/', '?' and '%' of the password as %40, "
+            "%3A, %2F, %3F and %25, or as 'host=... dbname=... user=... password=...'"
         )
     return dict(parsed)
+
+
+def _has_stray_at_sign(conninfo: str) -> bool:
+    """Whether a URI has an '@' that can only be a password's: a part of it would be taken for a host or database."""
+    found = re.match(r"postgres(?:ql)?://([^/?]*)([^?]*)", conninfo)
+    return found is not None and (found[1].count("@") > 1 or "@" in found[2])
 
 
 def _end(connection: Connection) -> None:

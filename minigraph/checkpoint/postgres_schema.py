@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 from minigraph.errors import StorageError
 
 SCHEMA_VERSION: Final = 1
-_TABLES: Final = ("logs", "writes", "recorded", "checkpoints")
+_TABLES: Final = frozenset({"logs", "writes", "recorded", "checkpoints"})
 _NAME: Final = re.compile(r"(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 SCHEMA: Final = """
@@ -112,7 +112,7 @@ def prepare_schema(connection: psycopg.Connection[Any], name: str, schema: str) 
 
 
 def _run(connection: psycopg.Connection[Any], script: str, schema: str) -> None:
-    connection.execute(script.replace("{schema}", f'"{schema}"').encode())
+    connection.execute(script.replace("{schema}", f'"{schema}"').encode(), prepare=False)
 
 
 def _lock_number(schema: str) -> int:
@@ -120,17 +120,27 @@ def _lock_number(schema: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def _one(connection: psycopg.Connection[Any], statement: bytes, *values: object) -> Any:
-    found = psycopg.Cursor(connection, row_factory=tuple_row).execute(statement, values).fetchone()
-    return None if found is None else found[0]
+def _names(connection: psycopg.Connection[Any], schema: str) -> set[str] | None:
+    """The tables and views of a schema; None if it is not there.
+
+    It reads the catalogue itself: functions such as to_regclass may remember what was there before a wait.
+    """
+    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+    found = cursor.execute(
+        "SELECT c.relname::text FROM pg_catalog.pg_namespace n LEFT JOIN pg_catalog.pg_class c "
+        "ON c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f') WHERE n.nspname = %s",
+        (schema,),
+    ).fetchall()
+    return {name for (name,) in found if name is not None} if found else None
 
 
 def _version(connection: psycopg.Connection[Any], name: str, schema: str) -> int:
     """The version of the tables, 0 where there are none."""
-    table = f'"{schema}".minigraph_version'
-    if _one(connection, b"SELECT to_regclass(%s)::text", table) is None:
+    if "minigraph_version" not in (_names(connection, schema) or ()):
         return 0
-    version = int(_one(connection, f"SELECT max(version) FROM {table}".encode()) or 0)
+    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+    (found,) = cursor.execute(f'SELECT max(version) FROM "{schema}".minigraph_version'.encode()).fetchall()
+    version = int(found[0] or 0)
     if version > SCHEMA_VERSION:
         raise StorageError(
             f"{name}: its tables have version {version}, this release knows {SCHEMA_VERSION}; a newer release wrote "
@@ -147,10 +157,11 @@ def _version(connection: psycopg.Connection[Any], name: str, schema: str) -> int
 
 def _check_empty(connection: psycopg.Connection[Any], name: str, schema: str) -> None:
     """Makes the schema where it is not there; StorageError where one of our names is taken in it."""
-    if _one(connection, b"SELECT to_regnamespace(%s)::text", f'"{schema}"') is None:
+    names = _names(connection, schema)
+    if names is None:
         _run(connection, "CREATE SCHEMA {schema}", schema)
-    for table in _TABLES:
-        if _one(connection, b"SELECT to_regclass(%s)::text", f'"{schema}".{table}') is not None:
-            raise StorageError(
-                f"{name}: it has a table or view {table!r} that is none of a saver's; give the saver another schema"
-            )
+    taken = sorted(_TABLES & (names or set()))
+    if taken:
+        raise StorageError(
+            f"{name}: it has a table or view {taken[0]!r} that is none of a saver's; give the saver another schema"
+        )
