@@ -1,4 +1,4 @@
-"""One SQLite file and several processes: killed in the middle of writes, and writing at the same time."""
+"""One store and several processes: killed in the middle of writes, and writing at the same time."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
+from postgres_server import conninfo, schema
 
-from minigraph.checkpoint import SqliteSaver
+from minigraph.checkpoint import PostgresSaver, Saver, SqliteSaver
 
 WRITER = textwrap.dedent(
     """
     import sys
-    from minigraph.checkpoint import SqliteSaver
+    from minigraph.checkpoint import PostgresSaver, SqliteSaver
     from minigraph.errors import ThreadConflictError
     from minigraph.identifiers import new_checkpoint_id
     from minigraph.records import Checkpoint, Finished, NewCheckpoint, Task, Write
 
-    path, who, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    saver = SqliteSaver(path, timeout=120)
+    who, count, path, server = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    saver = PostgresSaver(server, schema=path) if server else SqliteSaver(path, timeout=120)
 
 
     def step(thread, number, together):
@@ -65,19 +68,75 @@ WRITER = textwrap.dedent(
 )
 
 
-def writer(path: Path, who: str, count: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, path, who, str(count)], stdout=subprocess.PIPE, text=True)
+class File:
+    """A SQLite file."""
+
+    most, rounds = 120, 25
+    """How many writes one process makes before it is killed, and each of several."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def arguments(self) -> list[str]:
+        return [str(self.path), ""]
+
+    def saver(self) -> Saver:
+        return SqliteSaver(self.path)
+
+    def revisions(self) -> list[int]:
+        """Those of the shared thread; the file is looked over as well."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            shared = "SELECT number FROM logs WHERE thread_id = 'shared'"
+            found = connection.execute(f"SELECT place & 4294967295 FROM writes WHERE place >> 32 = ({shared})")
+            return [number for (number,) in found]
 
 
-def check(path: Path, revision: int) -> None:
-    """The file is whole, the shared thread has every write up to a revision, and every state of it can be read."""
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        shared = "SELECT number FROM logs WHERE thread_id = 'shared'"
-        found = connection.execute(f"SELECT place & 4294967295 FROM writes WHERE place >> 32 = ({shared})").fetchall()
-        assert [number for (number,) in found] == list(range(1, len(found) + 1))
-        assert len(found) >= revision
-    with SqliteSaver(path) as saver:
+class Schema:
+    """A PostgreSQL schema."""
+
+    most, rounds = 40, 8
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def arguments(self) -> list[str]:
+        return [self.name, conninfo()]
+
+    def saver(self) -> Saver:
+        return PostgresSaver(conninfo(), schema=self.name)
+
+    def revisions(self) -> list[int]:
+        """Those of the shared thread; no row may be without a thread."""
+        with psycopg.connect(conninfo(), options=f"-c search_path={self.name}") as connection:
+            (without,) = connection.execute("SELECT count(*) FROM writes WHERE log NOT IN (SELECT number FROM logs)")
+            assert without == (0,)
+            shared = "SELECT number FROM logs WHERE thread_id = 'shared'"
+            found = connection.execute(f"SELECT revision FROM writes WHERE log = ({shared}) ORDER BY revision".encode())
+            return [number for (number,) in found]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[File | Schema]:
+    """Where the processes write."""
+    if request.param == "sqlite":
+        yield File(tmp_path / "t.db")
+    else:
+        with schema() as name:
+            yield Schema(name)
+
+
+def writer(place: File | Schema, who: str, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, who, str(count), *place.arguments()]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def check(place: File | Schema, revision: int) -> None:
+    """The store is whole, the shared thread has every write up to a revision, and every state of it can be read."""
+    found = place.revisions()
+    assert found == list(range(1, len(found) + 1))
+    assert len(found) >= revision
+    with closing(place.saver()) as saver:
         for thread in {item.config["configurable"]["thread_id"] for item in saver.list()}:
             states = [stored.checkpoint.values for stored in saver.history(thread, "")]
             newest = states[0]["n"]
@@ -88,12 +147,12 @@ def check(path: Path, revision: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_killed_process_leaves_every_write_that_ended_and_no_half_one(tmp_path: Path, seed: int) -> None:
-    chance, path, revision = random.Random(seed), tmp_path / "t.db", 0
+def test_a_killed_process_leaves_every_write_that_ended_and_no_half_one(place: File | Schema, seed: int) -> None:
+    chance, revision = random.Random(seed), 0
     for _ in range(4):
-        process = writer(path, "alone", 10**6)
+        process = writer(place, "alone", 10**6)
         assert process.stdout is not None
-        for _ in range(chance.randrange(5, 120)):
+        for _ in range(chance.randrange(5, place.most)):
             revision = int(process.stdout.readline())
         time.sleep(chance.random() / 200)
         process.kill()
@@ -101,18 +160,17 @@ def test_a_killed_process_leaves_every_write_that_ended_and_no_half_one(tmp_path
         assert process.returncode == -signal.SIGKILL
         ended = [int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
         revision = max([revision, *ended])
-        check(path, revision)
+        check(place, revision)
 
 
-def test_eight_processes_share_a_file(tmp_path: Path) -> None:
-    path, rounds = tmp_path / "t.db", 25
-    processes = [writer(path, f"process {number}", rounds) for number in range(8)]
+def test_eight_processes_share_a_store(place: File | Schema) -> None:
+    processes = [writer(place, f"process {number}", place.rounds) for number in range(8)]
     outputs = [process.communicate(timeout=300)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0] * 8
     won = [int(line) for output in outputs for line in output if line != "lost"]
-    assert len(set(won)) == len(won) == 8 * rounds, "no two writes got the same revision"
-    check(path, max(won))
-    with SqliteSaver(path) as saver:
+    assert len(set(won)) == len(won) == 8 * place.rounds, "no two writes got the same revision"
+    check(place, max(won))
+    with closing(place.saver()) as saver:
         head = saver.get("shared", "")
         assert head is not None
         assert head.revision == max(won)
