@@ -198,14 +198,25 @@ def shared_schema() -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres(postgres_pool: psycopg_pool.ConnectionPool[Any], shared_schema: str) -> Iterator[PostgresSaver]:
-    """A saver whose tables are empty."""
-    with PostgresSaver(postgres_pool, schema=shared_schema) as saver:
+def make_postgres(postgres_pool: psycopg_pool.ConnectionPool[Any], shared_schema: str) -> Callable[[], PostgresSaver]:
+    """Makes a saver whose tables are empty, for what is stored by the one before it is deleted."""
+
+    def make() -> PostgresSaver:
+        saver = PostgresSaver(postgres_pool, schema=shared_schema)
         saver.setup()
+        with postgres_pool.connection() as connection:
+            for table in ("logs", "writes", "recorded"):
+                connection.execute(f"DELETE FROM {shared_schema}.{table}".encode())
+        return saver
+
+    return make
+
+
+@pytest.fixture
+def postgres(make_postgres: Callable[[], PostgresSaver]) -> Iterator[PostgresSaver]:
+    """A saver whose tables are empty."""
+    with make_postgres() as saver:
         yield saver
-    with postgres_pool.connection() as connection:
-        for table in ("logs", "writes", "recorded"):
-            connection.execute(f"DELETE FROM {shared_schema}.{table}".encode())
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -80,14 +81,20 @@ def test_many_programs_survive_every_crash(request: pytest.FixtureRequest) -> No
         sweep(program)
 
 
-def test_a_file_survives_every_crash(tmp_path: Path) -> None:
+@pytest.fixture
+def make_saver(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> Callable[[], Saver]:
+    """Makes empty savers of a kind."""
     numbers = iter(range(1_000_000))
+    if kind == "sqlite":
+        return lambda: SqliteSaver(tmp_path / f"{next(numbers)}.db")
+    made: Callable[[], Saver] = request.getfixturevalue("make_postgres") if kind == "postgres" else InMemorySaver
+    return made
 
-    def saver() -> Saver:
-        return SqliteSaver(tmp_path / f"{next(numbers)}.db")
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_what_is_on_disk_survives_every_crash(make_saver: Callable[[], Saver]) -> None:
     (program,) = terminating(1, start=50)
-    assert sweep(program, limit=6, saver=saver) >= 5
+    assert sweep(program, limit=6, saver=make_saver) >= 5
 
 
 def asking(saver: Saver) -> CompiledGraph:
@@ -170,15 +177,10 @@ def mailing(calls: list[str], **options: Any) -> Any:
     return graph
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_what_is_done_once_is_done_at_most_once_through_every_crash(tmp_path: Path, kind: str) -> None:
-    numbers = iter(range(1_000))
-
-    def saver() -> Saver:
-        return InMemorySaver() if kind == "memory" else SqliteSaver(tmp_path / f"{next(numbers)}.db")
-
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+def test_what_is_done_once_is_done_at_most_once_through_every_crash(make_saver: Callable[[], Saver]) -> None:
     calls: list[str] = []
-    report = crash_everywhere(mailing(calls), {"log": []}, answers=[1], make_saver=saver)
+    report = crash_everywhere(mailing(calls), {"log": []}, answers=[1], make_saver=make_saver)
     # 1: the input, 2: the call begins, 3: its result, 4: the question, 5: the answer, 6: the call found, 7: the end
     assert (report.writes, report.crashes) == (7, 14)
     assert report.unknown == (
@@ -266,18 +268,13 @@ def travelling(sent: list[str], **options: Any) -> Any:
 TRIP = {"How many?": 2, "Where?": "Rome"}
 
 
-@pytest.mark.parametrize(("kind", "limit"), [("memory", None), ("sqlite", 16)])
+@pytest.mark.parametrize(("kind", "limit"), [("memory", None), ("sqlite", 16), ("postgres", 16)])
 def test_async_nodes_children_questions_and_calls_survive_every_crash(
-    tmp_path: Path, kind: str, limit: int | None
+    make_saver: Callable[[], Saver], limit: int | None
 ) -> None:
-    numbers = iter(range(1_000))
-
-    def saver() -> Saver:
-        return InMemorySaver() if kind == "memory" else SqliteSaver(tmp_path / f"{next(numbers)}.db")
-
     def swept(**options: Any) -> CrashReport:
         graph = travelling(sent, **options)
-        return crash_everywhere(graph, {"log": []}, answers=TRIP, make_saver=saver, limit=limit, mode="async")
+        return crash_everywhere(graph, {"log": []}, answers=TRIP, make_saver=make_saver, limit=limit, mode="async")
 
     sent: list[str] = []
     report = swept()

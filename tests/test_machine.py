@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -28,7 +28,7 @@ from minigraph import (
     interrupt,
     opening,
 )
-from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
+from minigraph.checkpoint import InMemorySaver, PostgresSaver, Saver, SqliteSaver
 from minigraph.errors import UnknownInterruptError
 from minigraph.records import Checkpoint, Finished, NewCheckpoint, Stored, Write
 from minigraph.testing import (
@@ -180,6 +180,20 @@ def test_two_savers_hold_the_same_and_a_file_is_opened_again_after_each_crash(tm
 
     machine = random_machine(make_saver=make_saver, reopen=reopen)
     run_state_machine_as_test(machine, settings=quick(15, 10))
+
+
+def test_postgres_holds_the_same_as_memory_and_another_worker_goes_on_after_each_crash(
+    make_postgres: Callable[[], Saver], postgres_pool: Any, shared_schema: str
+) -> None:
+    def make_saver() -> Saver:
+        return LockstepSaver(InMemorySaver(), make_postgres())
+
+    def reopen(saver: Saver) -> Saver:
+        assert isinstance(saver, LockstepSaver)
+        return LockstepSaver(saver.first, PostgresSaver(postgres_pool, schema=shared_schema))
+
+    machine = random_machine(make_saver=make_saver, reopen=reopen)
+    run_state_machine_as_test(machine, settings=quick(5, 8))
 
 
 def test_the_desk_keeps_every_law() -> None:
