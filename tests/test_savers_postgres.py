@@ -417,9 +417,9 @@ def test_connections_that_the_server_ended_meanwhile_are_not_used(fresh: str) ->
     with PostgresSaver(conninfo(), schema=fresh, min_size=3, max_size=3) as saver:
         saver.put(first({"n": 1}))
         for number in range(2, 5):
-            mine = "SELECT pid FROM pg_stat_activity WHERE application_name = 'minigraph' AND query LIKE %s"
-            for (pid,) in sql(mine, f"%{fresh}%"):
-                sql("SELECT pg_terminate_backend(%s)", pid)
+            mine = "FROM pg_stat_activity WHERE application_name = 'minigraph' AND query LIKE %s"
+            sql(f"SELECT pg_terminate_backend(pid) {mine}", f"%{fresh}%")
+            wait_for(f"SELECT 1 WHERE NOT EXISTS (SELECT {mine})", f"%{fresh}%")
             assert saver.put(next_write(saver, {"n": number})) == number
         assert values_of(saver) == {"n": 4}
 
