@@ -92,6 +92,21 @@ class Saver(ABC):
         """Copies a thread with its history. StorageError if `source` is not there or `target` already is."""
 
     @abstractmethod
+    def export_thread(self, thread_id: str) -> str:
+        """A thread as one JSON text: every namespace, checkpoint, result and `once()` call, for `import_thread`.
+
+        Classes need not be registered. StorageError if the thread is not there.
+        """
+
+    @abstractmethod
+    def import_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
+        """Stores a thread from the text that `export_thread` gave, from a saver of any kind; returns its id.
+
+        `thread_id` gives it another one. StorageError, and nothing is stored, where a thread of that id is there, and
+        for a text that is damaged, of something else, or from a newer release.
+        """
+
+    @abstractmethod
     def prune(self, thread_id: str, *, keep: int) -> None:
         """Forgets all but the newest `keep` checkpoints of each namespace; the head always stays.
 
@@ -203,6 +218,14 @@ class Saver(ABC):
     async def acopy_thread(self, source: str, target: str) -> None:
         """`copy_thread` in a worker thread."""
         await self._in_thread(self.copy_thread, source, target)
+
+    async def aexport_thread(self, thread_id: str) -> str:
+        """`export_thread` in a worker thread."""
+        return await self._in_thread(self.export_thread, thread_id)
+
+    async def aimport_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
+        """`import_thread` in a worker thread."""
+        return await self._in_thread(self.import_thread, exported, thread_id=thread_id)
 
     async def aprune(self, thread_id: str, *, keep: int) -> None:
         """`prune` in a worker thread."""

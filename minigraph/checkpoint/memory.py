@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
 from minigraph.checkpoint.codec import Codec
+from minigraph.checkpoint.filtering import matches
 from minigraph.checkpoint.rows import read_metadata
 from minigraph.checkpoint.saver import TableSaver
 from minigraph.checkpoint.tables import Log, Query, RecordedRow, Row, Tables
@@ -95,6 +94,14 @@ class InMemorySaver(TableSaver):
     async def acopy_thread(self, source: str, target: str) -> None:
         """`copy_thread`, at once."""
         self.copy_thread(source, target)
+
+    async def aexport_thread(self, thread_id: str) -> str:
+        """`export_thread`, at once."""
+        return self.export_thread(thread_id)
+
+    async def aimport_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
+        """`import_thread`, at once."""
+        return self.import_thread(exported, thread_id=thread_id)
 
     async def aprune(self, thread_id: str, *, keep: int) -> None:
         """`prune`, at once."""
@@ -208,7 +215,7 @@ class _MemoryTables:
             for row in reversed(self._rows.get(number, ()))
             if row.mark is not None
             and (query.before is None or (number, row.revision) < query.before)
-            and (not query.filter or _matches(row, query.filter))
+            and (not query.filter or matches(_labels(row), query.filter))
         )
         return list(itertools.islice(found, query.limit))
 
@@ -257,10 +264,5 @@ class _MemoryTables:
             self._recorded.pop(thread_id, None)
 
 
-def _matches(row: Row, wanted: Mapping[str, Any]) -> bool:
-    present = {**read_metadata(row.metadata), "source": row.source, "step": row.step}
-    return all(key in present and _equal(present[key], value) for key, value in wanted.items())
-
-
-def _equal(a: object, b: object) -> bool:
-    return msgspec.json.encode(a) == msgspec.json.encode(b)
+def _labels(row: Row) -> dict[str, Any]:
+    return {**read_metadata(row.metadata), "source": row.source, "step": row.step}

@@ -276,6 +276,37 @@ class TableSaver(Saver):
             for recorded in tables.all_recorded(source):
                 tables.add_recorded(target, recorded)
 
+    def export_thread(self, thread_id: str) -> str:
+        """A thread as one JSON text: every namespace, checkpoint, result and `once()` call, for `import_thread`.
+
+        Classes need not be registered. StorageError if the thread is not there.
+        """
+        from minigraph.checkpoint import exchange  # needed for this alone, and not worth loading before
+
+        with self._reading() as tables:
+            thread = exchange.thread_of(tables, thread_id)
+        if not thread.logs and not thread.recorded:
+            raise StorageError(f"export_thread({thread_id!r}): there is no such thread")
+        return exchange.written(thread)
+
+    def import_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
+        """Stores a thread from the text that `export_thread` gave, from a saver of any kind; returns its id.
+
+        `thread_id` gives it another one. StorageError, and nothing is stored, where a thread of that id is there, and
+        for a text that is damaged, of something else, or from a newer release.
+        """
+        from minigraph.checkpoint import exchange
+
+        thread = exchange.read(exported, thread_id)
+        with self._writing() as tables:
+            if _holds(tables, thread.thread_id):
+                raise StorageError(
+                    f"import_thread(...): the thread {thread.thread_id!r} already exists; delete it first, or give the"
+                    " import another id with thread_id="
+                )
+            exchange.keep(tables, thread)
+        return thread.thread_id
+
     def prune(self, thread_id: str, *, keep: int) -> None:
         """Forgets all but the newest `keep` checkpoints of each namespace; the head always stays.
 

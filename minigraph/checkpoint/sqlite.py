@@ -17,6 +17,7 @@ needs those as well gives the saver a connection with `PRAGMA synchronous = FULL
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ import msgspec
 
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.connections import Pool, Single, connections, translated
+from minigraph.checkpoint.filtering import matches
+from minigraph.checkpoint.rows import read_metadata
 from minigraph.checkpoint.saver import TableSaver
 from minigraph.checkpoint.schema import REVISION_BITS
 from minigraph.checkpoint.tables import Log, Query, RecordedRow, Row, Tables
@@ -39,6 +42,10 @@ _WITHIN: Final = "cannot start a transaction within a transaction"
 _MASK: Final = (1 << REVISION_BITS) - 1
 _COLUMNS: Final = "mark, parent, base, step, source, created_at, metadata, body"
 _SELECT: Final = f"SELECT place & {_MASK}, {_COLUMNS} FROM writes"
+_PLACES: Final = f"SELECT place >> {REVISION_BITS}, place & {_MASK} FROM writes"
+_LABEL_COLUMNS: Final = {"source": str, "step": int}
+_HAS_NUL: Final = r"instr(metadata, '\u0000')"
+"""Whether metadata may hold a NUL character, at which SQLite ends a text that it takes out of JSON."""
 _ADD: Final = f"INSERT INTO writes (place, {_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
 _ADD_AFTER: Final = (
     f"WITH before AS (SELECT 1 FROM writes WHERE place = ?1 - 1) INSERT INTO writes (place, {_COLUMNS}) "
@@ -249,6 +256,7 @@ class _SqliteTables:
 
     def matching(self, query: Query) -> list[tuple[int, int]]:
         conditions, values = ["mark IS NOT NULL"], []
+        labels = {key: value for key, value in query.filter.items() if key not in _LABEL_COLUMNS}
         if query.number is not None:
             conditions.append("place BETWEEN ? AND ?")
             values += [query.number << REVISION_BITS, query.number << REVISION_BITS | _MASK]
@@ -259,13 +267,17 @@ class _SqliteTables:
             condition, bound = _condition(key, wanted)
             conditions.append(condition)
             values += bound
-        found = self._all(
-            f"SELECT place >> {REVISION_BITS}, place & {_MASK} FROM writes WHERE {' AND '.join(conditions)} "
-            "ORDER BY place DESC LIMIT ?",
-            *values,
-            -1 if query.limit is None else query.limit,
+        limit = -1 if query.limit is None else query.limit
+        if not labels:
+            return self._all(f"{_PLACES} WHERE {' AND '.join(conditions)} ORDER BY place DESC LIMIT ?", *values, limit)
+        unsure = "1" if any(type(value) is float and not value for value in labels.values()) else _HAS_NUL
+        found = self._cursor.execute(
+            f"SELECT place >> {REVISION_BITS}, place & {_MASK}, CASE WHEN {unsure} THEN metadata END FROM writes "
+            f"WHERE {' AND '.join(conditions)} ORDER BY place DESC",
+            values,
         )
-        return [(number, revision) for number, revision in found]
+        sure = (row[:2] for row in found if row[2] is None or matches(read_metadata(row[2]), labels))
+        return list(itertools.islice(sure, query.limit))
 
     def append(self, number: int, row: Row) -> bool:
         statement = _ADD if row.revision == 1 else _ADD_AFTER
@@ -337,16 +349,16 @@ def _values(number: int, row: Row) -> tuple[object, ...]:
 
 def _condition(key: str, wanted: Any) -> tuple[str, list[Any]]:
     """The condition, with bound values, that a checkpoint's source, step or metadata equals a value exactly."""
-    column = {"source": str, "step": int}.get(key)
+    column = _LABEL_COLUMNS.get(key)
     if column is not None:
         return (f"{key} = ?", [wanted]) if type(wanted) is column else ("0", [])
     names = {str: "text", int: "integer", float: "real", type(None): "null", list: "array", dict: "object"}
     kind = ("true" if wanted else "false") if type(wanted) is bool else names[type(wanted)]
-    condition = "EXISTS (SELECT 1 FROM json_each(metadata) j WHERE j.key = ? AND j.type = ?"
+    condition = f"({_HAS_NUL} OR EXISTS (SELECT 1 FROM json_each(metadata) j WHERE j.key = ? AND j.type = ?"
     if kind in ("true", "false", "null"):
-        return condition + ")", [key, kind]
+        return condition + "))", [key, kind]
     value = msgspec.json.encode(wanted).decode() if kind in ("array", "object") else wanted
-    return condition + " AND j.value = ?)", [key, kind, value]
+    return condition + " AND j.value = ?))", [key, kind, value]
 
 
 __all__ = ["SqliteSaver"]

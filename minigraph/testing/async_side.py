@@ -69,6 +69,14 @@ class AsyncSide(PassingSaver):
         """`acopy_thread` of the other saver."""
         self._wait(self.inner.acopy_thread(source, target))
 
+    def export_thread(self, thread_id: str) -> str:
+        """`aexport_thread` of the other saver."""
+        return self._wait(self.inner.aexport_thread(thread_id))
+
+    def import_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
+        """`aimport_thread` of the other saver."""
+        return self._wait(self.inner.aimport_thread(exported, thread_id=thread_id))
+
     def prune(self, thread_id: str, *, keep: int) -> None:
         """`aprune` of the other saver."""
         self._wait(self.inner.aprune(thread_id, keep=keep))

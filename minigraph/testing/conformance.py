@@ -23,7 +23,15 @@ from minigraph.records import (
     Task,
     Write,
 )
-from minigraph.testing import async_checks, class_checks, label_checks, record_checks, retention_checks
+from minigraph.testing import (
+    async_checks,
+    class_checks,
+    exchange_checks,
+    filter_checks,
+    label_checks,
+    record_checks,
+    retention_checks,
+)
 from minigraph.testing.async_side import AsyncSide
 from minigraph.testing.saver_parts import (
     TIME,
@@ -383,6 +391,9 @@ _CHECKS: tuple[Callable[[Saver], None], ...] = (
     retention_checks.old_threads_with_something_due_are_spared,
     retention_checks.a_result_makes_a_thread_younger,
     retention_checks.moments_without_a_zone_are_refused,
+    exchange_checks.exported_threads_come_back,
+    exchange_checks.imports_are_whole_or_refused,
+    filter_checks.filters_compare_exactly,
     label_checks.graphs_are_noted_with_what_they_wrote,
     record_checks.once_records_are_replaced_by_key,
     record_checks.of_two_once_calls_one_begins,

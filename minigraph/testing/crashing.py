@@ -59,6 +59,14 @@ class PassingSaver(Saver):
         """`copy_thread` of the other saver."""
         self.inner.copy_thread(source, target)
 
+    def export_thread(self, thread_id: str) -> str:
+        """`export_thread` of the other saver."""
+        return self.inner.export_thread(thread_id)
+
+    def import_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
+        """`import_thread` of the other saver."""
+        return self.inner.import_thread(exported, thread_id=thread_id)
+
     def prune(self, thread_id: str, *, keep: int) -> None:
         """`prune` of the other saver."""
         self.inner.prune(thread_id, keep=keep)

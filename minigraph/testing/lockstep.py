@@ -78,6 +78,17 @@ class LockstepSaver(Saver):
         """`copy_thread` of both."""
         self._both(f"copy_thread({source!r}, {target!r})", lambda saver: saver.copy_thread(source, target))
 
+    def export_thread(self, thread_id: str) -> str:
+        """`export_thread` of both."""
+        found: str = self._both(f"export_thread({thread_id!r})", lambda saver: saver.export_thread(thread_id))
+        return found
+
+    def import_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
+        """`import_thread` of both."""
+        what = f"import_thread(..., thread_id={thread_id!r})"
+        found: str = self._both(what, lambda saver: saver.import_thread(exported, thread_id=thread_id))
+        return found
+
     def prune(self, thread_id: str, *, keep: int) -> None:
         """`prune` of both."""
         self._both(f"prune({thread_id!r}, keep={keep})", lambda saver: saver.prune(thread_id, keep=keep))
