@@ -22,6 +22,9 @@ shared_buffers = 64MB
 """
 """The server of a test run dies with its data, so nothing waits for the disk."""
 
+WITH_PASSWORD = "minigraph_with_password"
+"""The one role that the server of a test run asks for a password."""
+
 
 @functools.cache
 def conninfo() -> str:
@@ -44,6 +47,8 @@ def _started() -> str:
     made.ensure_pgdata_inited()
     with (data / "postgresql.conf").open("a") as file:
         file.write(SETTINGS)
+    rules = data / "pg_hba.conf"
+    rules.write_text(f"local all {WITH_PASSWORD} scram-sha-256\n{rules.read_text()}")
     made.start()
     return str(made.get_uri())
 

@@ -13,7 +13,9 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from postgres_server import conninfo
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -67,14 +69,26 @@ def test_an_example_is_short(example: Path) -> None:
 # ------------------------------------------------------------------- snippets
 
 
+@pytest.fixture
+def docs_server() -> Iterator[str]:
+    """The server that the documents call DATABASE_URL; what they store there is dropped."""
+    yield conninfo()
+    with psycopg.connect(conninfo(), autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS minigraph_docs CASCADE")
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_the_python_blocks_of_a_document_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_blocks_of_a_document_run(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """In order, as one program: a block may use what an earlier one defined. One that loads the model needs it."""
     monkeypatch.chdir(tmp_path)
     module: dict[str, object] = {"__name__": "__snippets__"}
     for line, block in fenced(document, "python"):
         if "Decider.load" in block and not MODEL.is_dir():
             pytest.skip(f"line {line}: there is no decision model here; `make model` trains one")
+        if "DATABASE_URL" in block:
+            monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("docs_server"))
         source = "\n" * (line - 1) + block  # so that a traceback names the line of the document
         exec(compile(source, str(document), "exec", dont_inherit=True), module)
 

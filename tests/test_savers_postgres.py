@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import ask, build, chain, say, thread
-from postgres_server import conninfo, schema
+from postgres_server import WITH_PASSWORD, conninfo, schema
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
@@ -208,6 +208,23 @@ def test_a_saver_connects_when_it_is_first_used() -> None:
         with pytest.raises(StorageError, match=r"in x on nowhere\.invalid: it cannot be reached") as caught:
             saver.setup()
         assert "secret-word" not in "".join(map(str, [caught.value, caught.value.__cause__]))
+
+
+@pytest.mark.skipif("MINIGRAPH_POSTGRES_URL" in os.environ, reason="the rules of that server are not the tests'")
+def test_a_wrong_password_is_told_and_not_shown(fresh: str) -> None:
+    sql(f"CREATE ROLE {WITH_PASSWORD} LOGIN PASSWORD 'right-secret'")
+    try:
+        sql(f"CREATE SCHEMA {fresh} AUTHORIZATION {WITH_PASSWORD}")
+        right = make_conninfo(conninfo(), user=WITH_PASSWORD, password="right-secret")
+        with PostgresSaver(make_conninfo(right, password="wrong-secret"), schema=fresh) as saver:
+            with pytest.raises(StorageError, match="password authentication failed") as caught:
+                saver.put(first())
+            assert "wrong-secret" not in f"{caught.value} {caught.value.__cause__} {saver._connections.name}"
+        with PostgresSaver(right, schema=fresh) as saver:
+            assert saver.put(first()) == 1
+    finally:
+        sql(f"DROP OWNED BY {WITH_PASSWORD}")
+        sql(f"DROP ROLE {WITH_PASSWORD}")
 
 
 def test_newer_older_and_foreign_tables_are_refused(fresh: str, monkeypatch: pytest.MonkeyPatch) -> None:
