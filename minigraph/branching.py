@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Generator, Set
 from dataclasses import dataclass
 from itertools import takewhile
@@ -228,7 +227,7 @@ class _Move:
     def _child(
         self, namespace: str, new_namespace: str, owner: str, stored: Stored, inner: Place | None
     ) -> Generator[Effect, Any, None]:
-        scope = dataclasses.replace(self.scope, namespace=new_namespace)
+        scope = msgspec.structs.replace(self.scope, namespace=new_namespace)
         old = stored.checkpoint
         checkpoint = msgspec.structs.replace(branch(scope, old, 1), parent_id=None, owner=owner)
         renamed = dict(zip((task.id for task in old.due), checkpoint.due, strict=True))
@@ -270,7 +269,7 @@ def reopen_child(scope: Scope, namespace: str, checkpoint_id: str | None) -> Gen
             raise UnknownCheckpointError(
                 f"thread {scope.thread_id!r}, namespace {namespace!r}: there is no checkpoint {checkpoint_id!r}"
             )
-        position = forked(dataclasses.replace(scope, namespace=namespace), stored)
+        position = forked(msgspec.structs.replace(scope, namespace=namespace), stored)
         yield Save(Write(scope.thread_id, namespace, position.revision, tuple(position.unsaved)))
     yield from reopen_parents(scope, namespace)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
 
 from minigraph import events, snapshots
 from minigraph.branching import reopen_child
@@ -78,7 +79,7 @@ class Call:
         at_head = isinstance(given, AtHead)
         if self.inside and (given.command if at_head else given) is None:
             if at_head:
-                yield from check_head(dataclasses.replace(self.scope, namespace=self.inside), self.at)
+                yield from check_head(msgspec.structs.replace(self.scope, namespace=self.inside), self.at)
                 self.at = None
             yield from reopen_child(self.scope, self.inside, self.at)
             self.at = None

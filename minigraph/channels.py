@@ -5,14 +5,19 @@ A channel is a rule, not a container: it holds no value, so one graph serves any
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from minigraph.errors import InvalidUpdateError
 from minigraph.types import UNSET, Overwrite
 
 KeyWrite = tuple[str, Any]
 """Who wrote (a node's name) and what."""
+COPIED: Final = frozenset({list, dict, set})
+"""The types whose values are copied before somebody else may change them."""
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, list, tuple, set})
+"""Types whose values can be no Overwrite."""
 
 
 class Channel:
@@ -39,7 +44,7 @@ class LastValue(Channel):
 
     def update(self, key: str, old: Any, writes: Sequence[KeyWrite]) -> Any:
         """The one value written. Raises InvalidUpdateError where there are several."""
-        return _only(key, writes)
+        return writes[0][1] if len(writes) == 1 else _only(key, writes)
 
 
 class Reduced(Channel):
@@ -54,7 +59,7 @@ class Reduced(Channel):
 
     def update(self, key: str, old: Any, writes: Sequence[KeyWrite]) -> Any:
         """The writes folded left to right; the first write of a key without a value is stored as it is."""
-        value = shallow_copy(old)
+        value = old if self.reducer is operator.add else shallow_copy(old)  # `add` leaves its arguments as they are
         for node, write in writes:
             try:
                 value = shallow_copy(write) if value is UNSET else self.reducer(value, write)
@@ -144,9 +149,12 @@ def fold(channel: Channel, key: str, old: Any, writes: Sequence[KeyWrite]) -> An
 
     Raises InvalidUpdateError for a conflict, and whatever the key's reducer raises.
     """
-    overwrites = [(node, unwrapped) for node, value in writes if (unwrapped := overwrite_of(value)) is not None]
-    if not overwrites:
+    for _, value in writes:
+        if type(value) not in _PLAIN and overwrite_of(value) is not None:
+            break
+    else:
         return channel.update(key, old, writes)
+    overwrites = [(node, unwrapped) for node, value in writes if (unwrapped := overwrite_of(value)) is not None]
     if len(overwrites) > 1:
         raise InvalidUpdateError(
             f"key {key!r}: nodes {', '.join(repr(node) for node, _ in overwrites)} overwrote it in one step;"
@@ -171,8 +179,7 @@ def overwrite_of(value: Any) -> Overwrite | None:
 
 def shallow_copy(value: Any) -> Any:
     """A copy of a plain list, dict or set; anything else as it is."""
-    kind = type(value)
-    return value.copy() if kind is list or kind is dict or kind is set else value
+    return value.copy() if type(value) in COPIED else value
 
 
 def copied(value: Any) -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
 
 from minigraph.errors import GraphInterrupt, OnceError
 from minigraph.identifiers import interrupt_id
-from minigraph.records import Recorded, Task
+from minigraph.records import Finished, Recorded, Task
 from minigraph.types import ExecutionInfo, Interrupt, RunControl, RunnableConfig
 
 if TYPE_CHECKING:
@@ -22,14 +24,13 @@ if TYPE_CHECKING:
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.structure import Graph
-    from minigraph.work import RunTask
+    from minigraph.work import Job, RunTask
 
 ContextT = TypeVar("ContextT")
 StreamWriter = Callable[[Any], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Something to show to whoever streams the run; `namespace` is () for the root graph."""
 
     namespace: tuple[str, ...]
@@ -39,8 +40,7 @@ class Event:
     payload: Any
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(msgspec.Struct):
     """The surroundings of one run of one graph: where it stores, what its caller asked for, who its parent is."""
 
     graph: Graph
@@ -50,7 +50,7 @@ class Scope:
     config: RunnableConfig
     modes: frozenset[str]
     context: Any = None
-    control: RunControl = field(default_factory=RunControl)
+    control: RunControl = msgspec.field(default_factory=RunControl)
     cache: Cache | None = None
     recursion_limit: int = 100
     max_concurrency: int | None = None
@@ -59,7 +59,7 @@ class Scope:
     after: frozenset[str] = frozenset()
     owner: str = ""
     """The parent's task that this run belongs to; "" for a root run."""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = {}
     """Answers by interrupt id that the parent passes down."""
     caller: TaskContext | None = None
     """The task that called this run as a child graph; None for a root run."""
@@ -81,29 +81,35 @@ class Scope:
         return tuple(self.namespace.split("|")) if self.namespace else ()
 
 
-@dataclass(slots=True)
-class TaskContext:
-    """One try of one task: its answers, the questions it asked and the child graphs it called."""
+class TaskContext(msgspec.Struct):
+    """One try of one job: its answers, the questions it asked and the child graphs it called."""
 
-    scope: Scope
-    task: Task
-    checkpoint_id: str
+    job: Job
     attempt: int
+    emit: Callable[[Event], None]
     asked: list[Interrupt]
     answers: tuple[Any, ...]
     given: Mapping[str, Any]
-    emit: Callable[[Event], None]
-    step: int
+    kept: Finished | None
+    """The node's own result, from the moment its routers are asked."""
+    ledger: dict[tuple[str, str], Recorded]
+    """What once() recorded in this try and the earlier ones of a run without a saver, by way and key."""
+    keys: dict[str, object] = {}
+    """The keys of the once() calls of this try."""
     questions: int = 0
     child_calls: int = 0
     pausing: bool = False
     beat: Callable[[], None] | None = None
-    edited: bool = False
-    """Whether an edit of the state stands for the node, so that its routers alone run."""
-    keys: dict[str, object] = field(default_factory=dict)
-    """The keys of the once() calls of this try."""
-    ledger: dict[tuple[str, str], Recorded] = field(default_factory=dict)
-    """What once() recorded in this try and the earlier ones of a run without a saver, by way and key."""
+
+    @property
+    def scope(self) -> Scope:
+        """The surroundings of the run."""
+        return self.job.scope
+
+    @property
+    def task(self) -> Task:
+        """The task that is tried."""
+        return self.job.task
 
     def chain(self) -> Iterator[TaskContext]:
         """This task, the one that called its graph, and so on up to the root graph's."""
@@ -117,7 +123,7 @@ class TaskContext:
         if self.beat is not None and self.beats_on_write:
             self.beat()
         if "custom" in self.scope.modes:
-            self.emit(Event(self.scope.path, "custom", self.step, chunk))
+            self.emit(Event(self.scope.path, "custom", self.job.step, chunk))
 
     @property
     def beats_on_write(self) -> bool:
@@ -133,7 +139,8 @@ class TaskContext:
     def runtime(self) -> Runtime[Any]:
         """The Runtime object handed to nodes that ask for one."""
         scope = self.scope
-        info = ExecutionInfo(scope.thread_id or None, self.checkpoint_id, scope.namespace, self.task.id, self.attempt)
+        place = (scope.thread_id or None, self.job.checkpoint_id, scope.namespace, self.task.id)
+        info = ExecutionInfo(*place, self.attempt)
         return Runtime(scope.context, self.write, info, scope.control, self.heartbeat)
 
 

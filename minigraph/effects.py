@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import msgspec
 
 from minigraph.context import Event
 from minigraph.records import Write
 from minigraph.work import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """Read a checkpoint (None: the head) of a namespace. Answered with Stored or None."""
 
     thread_id: str
@@ -20,19 +20,17 @@ class Load:
     checkpoint_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """Read checkpoints, newest first. Answered with a list of Stored."""
 
     thread_id: str
     namespace: str
     before: str | None = None
     limit: int | None = None
-    filter: Mapping[str, Any] = field(default_factory=dict)
+    filter: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(msgspec.Struct, frozen=True):
     """Read a checkpoint (None: the head) and its ancestors without their states. Answered with a list of Ancestors,
     newest first; empty if there is no such checkpoint."""
 
@@ -41,53 +39,41 @@ class Lineage:
     checkpoint_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Namespaces:
+class Namespaces(msgspec.Struct, frozen=True):
     """List the namespaces of a thread. Answered with a list of str."""
 
     thread_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(msgspec.Struct, frozen=True):
     """Store a write; `background` allows it to finish later, but before the next one begins."""
 
     write: Write
     background: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(msgspec.Struct, frozen=True):
     """Wait for a save in the background; its error is raised here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Begin to run jobs."""
+class Start(msgspec.Struct, frozen=True):
+    """Begin to run jobs, and wait until something happened. Answered as `Wait` is."""
 
     jobs: tuple[Job, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Wait until something happened. Answered with a list of Outcomes and Events, at least one, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """End what was started: running jobs are waited for (threads) or cancelled (asyncio).
 
     Answered with a list of the Outcomes and Events that were still to come; a cancelled job's result says so.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """Show an event to whoever streams the run."""
-
-    event: Event
-
-
 Found = TypeVar("Found")
 """What a generator of effects returns at its end."""
-Effect = Load | History | Lineage | Namespaces | Save | Settle | Start | Wait | Stop | Emit
+Effect = Load | History | Lineage | Namespaces | Save | Settle | Start | Wait | Stop | Event
+"""An Event is an effect too: show it to whoever streams the run."""

@@ -8,10 +8,11 @@ module), and the state's values must pickle.
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from concurrent.futures import Future
 from typing import NamedTuple
+
+import msgspec
 
 from minigraph.context import Event
 from minigraph.execute import perform
@@ -44,11 +45,11 @@ def portable(job: Job) -> Job:
         input_view=graph.input_view,
         output_view=graph.output_view,
     )
-    scope = dataclasses.replace(
+    scope = msgspec.structs.replace(
         job.scope, graph=only, saver=None, cache=None, caller=None, forward=None, executor=None,
         control=RunControl(), elsewhere=True,
     )  # fmt: skip
-    return dataclasses.replace(job, scope=scope)
+    return msgspec.structs.replace(job, scope=scope)
 
 
 def perform_elsewhere(job: Job) -> Reply:

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Any
 
 from minigraph.context import Event, Scope
-from minigraph.effects import Effect, Emit, Found, History, Lineage, Load, Namespaces, Save, Settle, Start, Stop, Wait
+from minigraph.effects import Effect, Found, History, Lineage, Load, Namespaces, Save, Settle, Start, Stop, Wait
 from minigraph.errors import RunAbandoned
 from minigraph.types import START
 from minigraph.work import Invoke, Job, Outcome, Sleep, Work, failed, work
@@ -29,7 +29,9 @@ Item = Outcome | Event
 
 def perform(job: Job, emit: Any) -> Outcome:
     """Runs one job to its end in this thread."""
-    return contextvars.copy_context().run(_drive_work, (job.scope.run_task or work)(job, emit))
+    run_task = job.scope.run_task
+    steps = work(job, emit, inline=True) if run_task is None else run_task(job, emit)
+    return contextvars.copy_context().run(_drive_work, steps)
 
 
 def _drive_work(steps: Work) -> Outcome:
@@ -89,9 +91,9 @@ class ThreadDriver:
             except StopIteration:
                 return
             answer = error = None
-            if type(effect) is Emit:
+            if type(effect) is Event:
                 try:
-                    yield effect.event
+                    yield effect
                 except GeneratorExit:
                     self._abandon(steps)
                     raise
@@ -106,7 +108,7 @@ class ThreadDriver:
         try:
             effect = steps.throw(RunAbandoned())
             while True:
-                effect = steps.send(None if isinstance(effect, Emit) else self._carry_out(effect))
+                effect = steps.send(None if isinstance(effect, Event) else self._carry_out(effect))
         except (StopIteration, RunAbandoned):
             return
 
@@ -122,6 +124,7 @@ class ThreadDriver:
         match effect:
             case Start(jobs):
                 self._start(jobs)
+                return self._wait()
             case Wait():
                 return self._wait()
             case Stop():
@@ -147,12 +150,12 @@ class ThreadDriver:
         return None
 
     def _start(self, jobs: tuple[Job, ...]) -> None:
-        executor = jobs[0].scope.executor
-        if executor is not None and jobs[0].task.node != START:
-            self._start_elsewhere(jobs, executor)
+        first, scope = jobs[0], jobs[0].scope
+        if first.task.node == START or (len(jobs) == 1 and not scope.live and scope.executor is None):
+            self._inline = first
             return
-        if len(jobs) == 1 and (jobs[0].task.node == START or not jobs[0].scope.live):
-            self._inline = jobs[0]
+        if scope.executor is not None:
+            self._start_elsewhere(jobs, scope.executor)
             return
         for job in jobs:
             future = self._threads(job).submit(contextvars.copy_context().run, perform, job, self._items.put)
@@ -191,20 +194,12 @@ class ThreadDriver:
         if self._inline is not None:
             job, self._inline = self._inline, None
             items: list[Item] = []
-            outcome = perform(job, items.append)
-            return [*items, outcome]
+            items.append(perform(job, items.append))
+            return items
         found = [self._items.get()]
         while not self._items.empty():
             found.append(self._items.get())
-        return self._checked(found)
-
-    def _checked(self, found: list[Item | BaseException]) -> list[Item]:
-        items: list[Item] = []
-        for item in found:
-            if isinstance(item, BaseException):
-                raise item
-            items.append(item)
-        return items
+        return _checked(found)
 
     def _stop(self) -> list[Item]:
         """Waits for siblings of a task that failed, so that timing decides nothing; drops a `max_concurrency` queue."""
@@ -254,9 +249,9 @@ class AsyncDriver:
                     self._raise_if_cancelled()
                     return
                 answer = error = None
-                if isinstance(effect, Emit):
+                if isinstance(effect, Event):
                     try:
-                        yield effect.event
+                        yield effect
                     except GeneratorExit:
                         await self._abandon(steps)
                         raise
@@ -273,7 +268,7 @@ class AsyncDriver:
         try:
             effect = steps.throw(RunAbandoned())
             while True:
-                effect = steps.send(None if isinstance(effect, Emit) else await self._carry_out(effect))
+                effect = steps.send(None if isinstance(effect, Event) else await self._carry_out(effect))
         except (StopIteration, RunAbandoned):
             return
 
@@ -292,14 +287,9 @@ class AsyncDriver:
             case Start(jobs):
                 for job in jobs:
                     self._tasks[self._loop.create_task(self._run(job))] = job
+                return await self._wait()
             case Wait():
-                found = [await self._items.get()]
-                while not self._items.empty():
-                    found.append(self._items.get_nowait())
-                for item in found:
-                    if isinstance(item, BaseException):
-                        raise item
-                return found
+                return await self._wait()
             case Stop():
                 return await self._stop()
             case Save(write, background):
@@ -320,6 +310,12 @@ class AsyncDriver:
             case Namespaces(thread_id):
                 return await self.asyncio.to_thread(_needed(self.saver).namespaces, thread_id)
         return None
+
+    async def _wait(self) -> list[Item]:
+        found = [await self._items.get()]
+        while not self._items.empty():
+            found.append(self._items.get_nowait())
+        return _checked(found)
 
     def _raise_if_cancelled(self) -> None:
         cancelled, self._cancelled = self._cancelled, None
@@ -421,6 +417,15 @@ class AsyncDriver:
             await self.asyncio.wait([saving])
             self._cancelled = error
             saving.result()
+
+
+def _checked(found: list[Item | BaseException]) -> list[Item]:
+    items: list[Item] = []
+    for item in found:
+        if isinstance(item, BaseException):
+            raise item
+        items.append(item)
+    return items
 
 
 def _keep(steps: Generator[Effect, Any, Found], into: list[Found]) -> Generator[Effect, Any, None]:

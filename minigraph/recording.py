@@ -306,14 +306,14 @@ def _place_of(context: TaskContext, key: str) -> _Place:
                 "it runs in an executor, out of reach of the saver, so the call could not be recorded; compile this"
                 " graph without executor=, or let a node of a graph without one make the call",
             )
-        if owner.edited or task.node == START:
+        if owner.job.edited or task.node == START:
             raise _refusal(
                 context, key, "it was called by a router for which no stored task stands; make the call in a node"
             )
         if scope.saver is not None or scope.caller is None:
             break
         number = same_call(scope.owner).rpartition("#")[2]
-        way = f"|{number}:{owner.step}:{task.node}{f':{task.index}' if task.is_send else ''}{way}"
+        way = f"|{number}:{owner.job.step}:{task.node}{f':{task.index}' if task.is_send else ''}{way}"
     if owner.scope.saver is not None and owner.scope.durability != "sync":
         raise _refusal(
             context,

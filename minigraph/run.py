@@ -12,7 +12,7 @@ import msgspec
 from minigraph import events
 from minigraph.channels import overwrite_of
 from minigraph.context import Event, Scope
-from minigraph.effects import Effect, Emit, Save, Settle, Start, Stop, Wait
+from minigraph.effects import Effect, Save, Settle, Start, Stop, Wait
 from minigraph.errors import (
     GraphDrained,
     GraphRecursionError,
@@ -55,6 +55,11 @@ class Position:
     """What tasks of a new branch recorded before, to be stored with the branch."""
     stored: Checkpoint | None = None
     """The last checkpoint that is stored, for durability "exit"."""
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether anything waits to be stored."""
+        return bool(self.unsaved or self.unsaved_results)
 
     def next_revision(self, scope: Scope) -> int:
         """The revision that the next checkpoint is stored as; with durability "exit" only the last one is stored."""
@@ -105,12 +110,12 @@ class Run:
             yield self._event("checkpoint", events.checkpoint(self.scope, checkpoint))
         if "values" in self.shown and not self.fresh:
             yield self._event("values", events.values(self.graph, checkpoint.values))
-        check_before = self.fresh
-        while due := self.position.checkpoint.due:
+        check_before, position = self.fresh, self.position
+        while due := position.checkpoint.due:
             self._check_nodes(due)
             starting = due[0].node == START
-            todo = self._todo(due)
-            if not todo and any(isinstance(self.position.results.get(task.id), Paused) for task in due):
+            todo = self._todo(due) if position.results else due
+            if not todo and any(isinstance(position.results.get(task.id), Paused) for task in due):
                 yield from self._pause(due)
                 return
             if not starting and self._held(due, check_before):
@@ -122,7 +127,7 @@ class Run:
             check_before = True
             if not starting:
                 self.done += 1
-                self.last_nodes = self.position.checkpoint.ran
+                self.last_nodes = position.checkpoint.ran
                 if self.scope.after and not self.scope.after.isdisjoint(task.node for task in due):
                     yield from self._breakpoint()
                     return
@@ -161,8 +166,6 @@ class Run:
     def _todo(self, due: Sequence[Task]) -> Sequence[Task]:
         """The due tasks that must run: not those that finished, nor those whose question has no answer yet."""
         results = self.position.results
-        if not results:
-            return due
         return [
             task
             for task in due
@@ -184,24 +187,31 @@ class Run:
 
     def _step(self, due: Sequence[Task], todo: Sequence[Task]) -> Steps:
         position, checkpoint = self.position, self.position.checkpoint
-        if due[0].node != START:
+        if due[0].node != START and position.has_unsaved:
             yield from self.flush()
-        jobs = tuple(
-            Job(self.scope, task, checkpoint.values, checkpoint.id, checkpoint.step + 1,
-                self.scope.recursion_limit - self.done - 1, position.results.get(task.id))
+        remaining, earlier = self.scope.recursion_limit - self.done - 1, position.results.get
+        jobs = tuple([
+            Job(self.scope, task, checkpoint.values, checkpoint.id, checkpoint.step + 1, remaining, earlier(task.id))
             for task in todo
-        )  # fmt: skip
+        ])  # fmt: skip
+        if self.shown:
+            yield from self._show_start(due, todo, jobs)
+        if jobs:
+            yield from self._execute(due, jobs)
+        pairs = [(task, result) for task in due if isinstance(result := position.results[task.id], Finished)]
+        if len(pairs) == len(due):
+            yield from self._complete(pairs, jobs)
+        else:
+            yield from self._end_paused(due)
+
+    def _show_start(self, due: Sequence[Task], todo: Sequence[Task], jobs: Sequence[Job]) -> Steps:
+        """Shows the tasks that start, and what an earlier call left of this step."""
         if "task" in self.shown:
             for job in jobs:
                 if job.task.node != START:
                     yield self._event("task", events.task(job))
         if len(todo) < len(due):
             yield from self._show_earlier(due, todo)
-        yield from self._execute(due, jobs)
-        if any(isinstance(position.results[task.id], Paused) for task in due):
-            yield from self._end_paused(due)
-        else:
-            yield from self._complete(due, jobs)
 
     def _show_earlier(self, due: Sequence[Task], todo: Sequence[Task]) -> Steps:
         """Shows again what an earlier call left of this step: finished siblings and open questions."""
@@ -215,48 +225,58 @@ class Run:
     def _execute(self, due: Sequence[Task], jobs: tuple[Job, ...]) -> Steps:
         """Runs the jobs and records each result; results of siblings are stored while others still run."""
         running = len(jobs)
-        if not running:
-            return
         failures: list[tuple[tuple[bool, str, int], BaseException]] = []
-        yield Start(jobs)
         try:
-            while running:
-                batch = yield Wait()
-                running -= yield from self._take_all(batch, failures)
+            batch = yield Start(jobs)
+            while True:
+                ended = self._take(batch, failures)
+                if self.shown or ended < len(batch):
+                    yield from self._show_all(batch)
                 if failures:
                     raise failures[0][1]
-                if running:
-                    yield from self.flush()
+                running -= ended
+                if not running:
+                    break
+                yield from self.flush()
+                batch = yield Wait()
         except BaseException as error:
             rest = yield Stop()
-            yield from self._take_all(rest, failures)
+            self._take(rest, failures)
+            yield from self._show_all(rest)
             if not isinstance(error, StorageError):
-                if all(isinstance(self.position.results.get(task.id), Finished) for task in due):
-                    yield from self._complete(due, jobs)  # left after the last task: the step has ended all the same
+                results = self.position.results
+                pairs = [(task, result) for task in due if isinstance(result := results.get(task.id), Finished)]
+                if len(pairs) == len(due):
+                    yield from self._complete(pairs, jobs)  # left after the last task: the step has ended all the same
                 yield from self.flush(last=True)
             if not failures or error is not failures[0][1]:
                 raise
         if failures:  # the first in merge order is the caller's; raised out here, it keeps the cause that it came with
             raise min(failures, key=lambda failure: failure[0])[1]
 
-    def _take_all(
+    def _take(
         self, items: Sequence[Outcome | Event], failures: list[tuple[tuple[bool, str, int], BaseException]]
-    ) -> Generator[Effect, Any, int]:
-        """Takes what came; returns how many jobs ended."""
+    ) -> int:
+        """Records what came; returns how many jobs ended."""
         ended, position = 0, self.position
         for item in items:
             if isinstance(item, Event):
-                yield Emit(item)
                 continue
             ended += 1
             if item.error is not None:
                 failures.append((merge_order(item.job.task), item.error))
-            if item.result is not None:
-                position.results[item.result.task_id] = item.result
-                position.unsaved_results.append((position.checkpoint.id, item.result))
-                if self.shown:
-                    yield from self._show(item, item.result)
+            if (result := item.result) is not None:
+                position.results[result.task_id] = result
+                position.unsaved_results.append((position.checkpoint.id, result))
         return ended
+
+    def _show_all(self, items: Sequence[Outcome | Event]) -> Steps:
+        """Shows what came."""
+        for item in items:
+            if isinstance(item, Event):
+                yield item
+            elif item.result is not None:
+                yield from self._show(item, item.result)
 
     def _show(self, outcome: Outcome, result: Result) -> Steps:
         if isinstance(result, Paused):
@@ -268,21 +288,20 @@ class Run:
         if "task_result" in self.shown and not (isinstance(result, Finished) and result.cached):
             yield self._event("task_result", events.task_result(outcome))
 
-    def _complete(self, due: Sequence[Task], jobs: Sequence[Job]) -> Steps:
+    def _complete(self, pairs: Sequence[tuple[Task, Finished]], jobs: Sequence[Job]) -> Steps:
         """Merges a finished step into the next checkpoint. A merge that fails leaves the step to be run again."""
         position, old = self.position, self.position.checkpoint
-        pairs = [(task, result) for task in due if isinstance(result := position.results[task.id], Finished)]
         try:
             new = merge(self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)))
         except Exception as error:
             yield from self._refuse_step(jobs, error)
             raise
-        before = (list(position.unsaved), position.results)
-        position.unsaved.append(NewCheckpoint(new, old, kept_prefixes(self.graph, pairs)))
+        before = (position.unsaved, position.results)
+        position.unsaved = [*position.unsaved, NewCheckpoint(new, old, kept_prefixes(self.graph, pairs))]
         position.checkpoint, position.results = new, {}
         if self.scope.durability == "exit":
             position.unsaved_results = []
-        elif due[0].node != START or not new.due:
+        elif pairs[0][0].node != START or not new.due:
             try:
                 yield from self.flush()
             except Exception as error:
@@ -358,9 +377,9 @@ class Run:
         if last and self.scope.durability == "async":
             yield Settle()
 
-    def _event(self, kind: str, payload: Any) -> Emit:
+    def _event(self, kind: str, payload: Any) -> Event:
         step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
-        return Emit(Event(self.scope.path, kind, step, payload))
+        return Event(self.scope.path, kind, step, payload)
 
 
 def write_of(
@@ -393,9 +412,8 @@ def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) 
     ]
     if not finished:
         return checkpoint.values
-    writes = [(key, task.node, value) for task, result in finished for key, value in result.writes]
     try:
-        return apply_writes(graph, checkpoint.values, writes)
+        return apply_writes(graph, checkpoint.values, [(task.node, result.writes) for task, result in finished])
     except Exception:
         return checkpoint.values
 
@@ -403,6 +421,8 @@ def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) 
 def kept_prefixes(graph: Graph, pairs: Sequence[tuple[Task, Finished]]) -> frozenset[str]:
     """Keys that `operator.add` grew at their end in this step: a saver need not compare what stands before."""
     grown = graph.appended
+    if not grown:
+        return grown
     overwritten = {key for _, r in pairs for key, value in r.writes if key in grown and overwrite_of(value) is not None}
     return grown - overwritten
 

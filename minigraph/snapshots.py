@@ -12,7 +12,7 @@ from minigraph import events
 from minigraph.branching import branch, reopen_parents
 from minigraph.channels import LastValue
 from minigraph.context import Scope
-from minigraph.effects import Effect, Emit, Found, History, Load, Save, Start, Wait
+from minigraph.effects import Effect, Found, History, Load, Save, Start, Wait
 from minigraph.errors import InvalidUpdateError, UnknownCheckpointError, listing, nearest
 from minigraph.identifiers import child_namespace
 from minigraph.opening import (
@@ -150,7 +150,7 @@ def _with_children(scope: Scope, shot: StateSnapshot, subgraphs: bool) -> Read[S
 def child_scope(scope: Scope, child: Any, namespace: str) -> Scope:
     """The scope of a child graph's namespace, for reading; a child that only code knows is read without its graph."""
     graph = child.graph if child is not None else unknown_graph()
-    return dataclasses.replace(scope, graph=graph, namespace=namespace)
+    return msgspec.structs.replace(scope, graph=graph, namespace=namespace)
 
 
 def unknown_graph(keys: Iterable[str] = ()) -> Graph:
@@ -294,12 +294,13 @@ def _as_if_run(scope: Scope, checkpoint: Checkpoint, node: str, values: Any) -> 
     job = Job(
         scope, task, checkpoint.values, checkpoint.id, checkpoint.step + 1, scope.recursion_limit, returned=values
     )
-    yield Start((job,))
+    batch = yield Start((job,))
     while True:
-        for item in (yield Wait()):
+        for item in batch:
             if isinstance(item, Outcome):
                 if item.error is not None:
                     raise item.error
                 assert isinstance(item.result, Finished)
                 return item.result
-            yield Emit(item)
+            yield item
+        batch = yield Wait()

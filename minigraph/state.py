@@ -17,7 +17,7 @@ from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, 
 
 import msgspec
 
-from minigraph.channels import Channel, LastValue, Managed, Reduced, shallow_copy
+from minigraph.channels import COPIED, Channel, LastValue, Managed, Reduced, shallow_copy
 from minigraph.errors import GraphDefinitionError
 from minigraph.types import UNSET
 
@@ -53,7 +53,9 @@ class View:
         """
         if self.keys == (ROOT,):
             return shallow_copy(values.get(ROOT))
-        data = {key: shallow_copy(values[key]) for key in self.keys if key in values}
+        data = {
+            key: value.copy() if type(value := values[key]) in COPIED else value for key in self.keys if key in values
+        }
         for name, managed in self.managed.items():
             data[name] = managed.compute(remaining)
         return data if self.build is None else self.build(data)

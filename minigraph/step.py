@@ -9,7 +9,7 @@ from minigraph.channels import Reduced, fold, overwrite_of
 from minigraph.identifiers import task_id
 from minigraph.records import Checkpoint, Finished, Task
 from minigraph.structure import Graph
-from minigraph.types import END, UNSET, Overwrite, Send
+from minigraph.types import UNSET, Overwrite, Send
 
 
 class Stamp(NamedTuple):
@@ -22,7 +22,7 @@ class Stamp(NamedTuple):
 def merge(
     graph: Graph,
     checkpoint: Checkpoint,
-    finished: Iterable[tuple[Task, Finished]],
+    finished: Sequence[tuple[Task, Finished]],
     stamp: Stamp,
     *,
     source: str = "loop",
@@ -35,11 +35,10 @@ def merge(
     child graph what was written is collected for its parent. Raises InvalidUpdateError for conflicting writes, and
     whatever a reducer raises.
     """
-    ordered = list(finished)
-    if len(ordered) > 1 and not in_order:
-        ordered.sort(key=lambda pair: merge_order(pair[0]))
-    writes = [(key, task.node, value) for task, result in ordered for key, value in result.writes]
-    values = apply_writes(graph, checkpoint.values, writes)
+    ordered = finished
+    if len(finished) > 1 and not in_order:
+        ordered = sorted(finished, key=lambda pair: merge_order(pair[0]))
+    values = apply_writes(graph, checkpoint.values, [(task.node, result.writes) for task, result in ordered])
     joins, names, deferred, sends = _arrivals(graph, checkpoint, ordered)
     if kept:
         names -= {task.node for task in kept if not task.is_send}
@@ -51,19 +50,19 @@ def merge(
             (key, value) for task, result in ordered if task.node != "__start__" for key, value in result.writes
         )
     return Checkpoint(
-        id=stamp.id,
-        parent_id=checkpoint.id,
-        step=checkpoint.step + 1,
-        source=source,
-        created=stamp.created,
-        values=values,
-        due=(*kept, *due_tasks(stamp.id, names, sends)),
-        deferred=tuple(sorted(deferred)),
-        joins=joins,
-        ran=tuple(sorted({task.node for task, _ in ordered})) if source == "loop" else checkpoint.ran,
-        written=written,
-        owner=checkpoint.owner,
-        metadata=checkpoint.metadata,
+        stamp.id,
+        checkpoint.id,
+        checkpoint.step + 1,
+        source,
+        stamp.created,
+        values,
+        (*kept, *due_tasks(stamp.id, names, sends)),
+        tuple(sorted(deferred)),
+        joins,
+        checkpoint.ran if source != "loop" else tuple(sorted({task.node for task, _ in ordered})),
+        written,
+        checkpoint.owner,
+        checkpoint.metadata,
     )
 
 
@@ -79,12 +78,20 @@ def due_tasks(checkpoint_id: str, names: Iterable[str], sends: Sequence[Send]) -
 
 
 def apply_writes(
-    graph: Graph, values: Mapping[str, Any], writes: Sequence[tuple[str, str, Any]], *, idle: bool = True
+    graph: Graph,
+    values: Mapping[str, Any],
+    written: Iterable[tuple[str, Iterable[tuple[str, Any]]]],
+    *,
+    idle: bool = True,
 ) -> dict[str, Any]:
-    """The state after writes of (key, node, value), each key by its own rule; `idle` ages the keys nobody wrote."""
+    """The state after writes, each key by its own rule; `idle` ages the keys nobody wrote.
+
+    `written` holds nodes and what each wrote, in merge order.
+    """
     by_key: dict[str, list[tuple[str, Any]]] = {}
-    for key, node, value in writes:
-        by_key.setdefault(key, []).append((node, value))
+    for node, writes in written:
+        for key, value in writes:
+            by_key.setdefault(key, []).append((node, value))
     merged = dict(values)
     for key in by_key if len(by_key) < 2 else [key for key in graph.channels if key in by_key]:
         merged[key] = fold(graph.channels[key], key, values.get(key, UNSET), by_key[key])
@@ -148,26 +155,24 @@ def _arrivals(
     names: set[str] = set()
     deferred = set(checkpoint.deferred)
     sends: list[Send] = []
-
-    def arrive(target: str) -> None:
-        if target != END:
-            (deferred if graph.nodes[target].defer else names).add(target)
-
     for task, result in ordered:
+        node = task.node
         if result.follow_edges:
-            for target in graph.edges.get(task.node, ()):
-                arrive(target)
-            for join in graph.joins_of.get(task.node, ()):
+            names.update(graph.edges.get(node, ()))
+            for join in graph.joins_of.get(node, ()):
                 seen = joins.get(join.name, ())
-                if task.node not in seen:
-                    joins[join.name] = seen = (*seen, task.node)
+                if node not in seen:
+                    joins[join.name] = seen = (*seen, node)
         for goto in result.targets:
             if isinstance(goto, Send):
                 sends.append(goto)
             else:
-                arrive(goto)
+                names.add(goto)
+    if graph.deferring and not graph.deferring.isdisjoint(names):
+        deferred |= names & graph.deferring
+        names -= graph.deferring
     for join in graph.joins:
-        if len(joins.get(join.name, ())) == len(join.sources) and not graph.nodes[join.target].defer:
+        if len(joins.get(join.name, ())) == len(join.sources) and join.target not in graph.deferring:
             del joins[join.name]
             names.add(join.target)
     return joins, names, deferred, sends

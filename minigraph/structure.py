@@ -29,6 +29,11 @@ class Callee:
     async_function: Callable[..., Any] | None = None
     """A twin for the async driver, where the function has one (a child graph)."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is called with the state alone, and without an event loop."""
+        return not (self.is_async or self.injected or self.async_function)
+
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Callee:
         """Reads a callable's signature once, so that calling it costs nothing extra."""
@@ -135,6 +140,8 @@ class Graph:
     """The keys that change in a step which does not write them."""
     appended: frozenset[str] = field(init=False)
     """The keys that `operator.add` grows at their end."""
+    deferring: frozenset[str] = field(init=False)
+    """The nodes that wait until nothing else is due."""
 
     def __post_init__(self) -> None:
         of = {name: tuple(j for j in self.joins if name in j.sources) for name in (*self.nodes, START)}
@@ -144,6 +151,7 @@ class Graph:
         object.__setattr__(self, "aging", aging)
         added = (k for k, c in self.channels.items() if isinstance(c, Reduced) and c.reducer is operator.add)
         object.__setattr__(self, "appended", frozenset(added))
+        object.__setattr__(self, "deferring", frozenset(name for name, node in self.nodes.items() if node.defer))
 
     def initial_values(self) -> dict[str, Any]:
         """The state of a thread that nothing has been written to."""

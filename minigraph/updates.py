@@ -27,6 +27,8 @@ def read_update(graph: Graph, node: str, value: Any) -> Update:
     Raises InvalidUpdateError for anything else and for a key the state does not have, UnknownTargetError for a goto
     that names no node.
     """
+    if type(value) is dict and ROOT not in graph.channels:
+        return Update(_checked(graph, node, value.items()))
     update = Update()
     for part in _parts(value):
         if isinstance(part, Command):
@@ -88,7 +90,7 @@ def _writes(graph: Graph, node: str, value: Any) -> list[tuple[str, Any]]:
 
 def _checked(graph: Graph, node: str, writes: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
     allowed = graph.channels
-    checked = []
+    checked: list[tuple[str, Any]] = []
     for key, value in writes:
         if key in allowed:
             checked.append((key, value))

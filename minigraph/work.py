@@ -11,8 +11,10 @@ import itertools
 import random
 import weakref
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from minigraph.channels import copied
 from minigraph.context import Event, Scope, TaskContext, enter
@@ -25,7 +27,7 @@ from minigraph.errors import (
     ParentCommand,
     SwallowedInterruptError,
 )
-from minigraph.records import Failed, Finished, Paused, Recorded, Result, Task
+from minigraph.records import Failed, Finished, Paused, Result, Task
 from minigraph.state import View
 from minigraph.step import apply_writes
 from minigraph.structure import Callee, Node
@@ -33,8 +35,7 @@ from minigraph.types import START, UNSET, ErrorRule, RetryPolicy, TimeoutPolicy
 from minigraph.updates import Update, read_update
 
 
-@dataclass(slots=True)
-class Job:
+class Job(msgspec.Struct):
     """A task together with all it needs to run: the state it sees and what an earlier try left behind."""
 
     scope: Scope
@@ -47,9 +48,13 @@ class Job:
     returned: Any = UNSET
     """What the node is taken to have returned, for an edit that stands for it; UNSET: run the node."""
 
+    @property
+    def edited(self) -> bool:
+        """Whether an edit of the state stands for the node, so that its routers alone run."""
+        return self.returned is not UNSET
 
-@dataclass(slots=True)
-class Outcome:
+
+class Outcome(msgspec.Struct):
     """How a job ended: a result to record, the error behind a failure, or a Command on its way to the parent."""
 
     job: Job
@@ -57,8 +62,7 @@ class Outcome:
     error: BaseException | None = None
 
 
-@dataclass(slots=True)
-class Invoke:
+class Invoke(msgspec.Struct):
     """Call a user's function with the state and the parameters it asked for; answer with what it returns."""
 
     callee: Callee
@@ -81,8 +85,7 @@ class Invoke:
         return self.error if name == "error" else None
 
 
-@dataclass(slots=True)
-class Sleep:
+class Sleep(msgspec.Struct):
     """Wait before the next try, in seconds."""
 
     seconds: float
@@ -93,33 +96,31 @@ RunTask = Callable[[Job, Callable[[Event], None]], Work]
 """What `work` is: it runs a job, whose events go to the function given second."""
 
 
-def work(job: Job, emit: Callable[[Event], None]) -> Work:
-    """Runs one task: tries, retries, routers and the error handler. Ordinary errors end in the outcome, not here."""
+def work(job: Job, emit: Callable[[Event], None], *, inline: bool = False) -> Work:
+    """Runs one task: tries, retries, routers and the error handler. Ordinary errors end in the outcome, not here.
+
+    `inline`: functions that need nothing but the state are called right here, not by whoever carries out the effects.
+    """
     node = job.scope.graph.nodes[job.task.node]
-    earlier = job.earlier
-    kept = earlier.kept if isinstance(earlier, Failed) else None
-    attempt = 0
-    ledger: dict[tuple[str, str], Recorded] = {}
+    context = _first_try(job, emit)
     while True:
-        attempt += 1
-        context = _context(job, attempt, emit, ledger)
         enter(context)
-        progress = _Progress(kept)
         try:
-            return Outcome(job, (yield from _attempt(job, node, context, progress)))
+            return Outcome(job, (yield from _attempt(job, node, context, inline)))
         except GraphInterrupt as pause:
             return Outcome(job, _paused(job, context, pause))
         except ParentCommand as signal:
             return Outcome(job, None, signal)
         except Exception as error:
-            kept = progress.kept
+            kept = context.kept
             try:
                 policy = _matching(node.retry, error)
             except Exception as broken:  # the predicate of a policy failed: the task did with its own error
                 _annotate(broken, job)
                 return Outcome(job, failed(job, error, context=context, kept=kept), broken)
-            if policy is not None and attempt < policy.max_attempts:
-                yield Sleep(_delay(policy, attempt))
+            if policy is not None and context.attempt < policy.max_attempts:
+                yield Sleep(_delay(policy, context.attempt))
+                context = _next_try(context)
                 continue
             if node.handler is not None and (
                 not isinstance(error, MinigraphError) or isinstance(error, NodeTimeoutError)
@@ -129,44 +130,42 @@ def work(job: Job, emit: Callable[[Event], None]) -> Work:
             return Outcome(job, failed(job, error, context=context, kept=kept), error)
 
 
-@dataclass(slots=True)
-class _Progress:
-    """How far a try has come: `kept` is the node's own result from the moment its routers are asked."""
-
-    kept: Finished | None
-
-
-def _attempt(
-    job: Job, node: Node, context: TaskContext, progress: _Progress
-) -> Generator[Invoke | Sleep, Any, Finished]:
-    if progress.kept is not None:  # the node succeeded in an earlier try; only its routers are asked again
-        return (yield from _route(job, node, context, progress, progress.kept, None))
-    if job.returned is not UNSET:
-        return (yield from _finish(job, node, context, progress, job.returned))
-    argument = read_input(job, node.view)
-    key = cache_key(node, argument) if node.cache is not None and job.scope.cache is not None else None
-    if key is not None and job.scope.cache is not None:
-        hit = job.scope.cache.get(cache_namespace(node), key)
-        if hit is not None:
-            return Finished(job.task.id, node.name, hit.writes, hit.targets, hit.follow_edges, cached=True)
-    try:
-        returned = yield Invoke(node.callee, argument, context, timeout=node.timeout)
-    except ParentCommand as signal:  # a child graph's Command for this graph
-        returned = replace(signal.command, graph=None)
-    if context.pausing:
-        raise SwallowedInterruptError(
-            f"node {node.name!r} caught the pause signal of interrupt() and went on; let BaseException pass"
-            " (catch Exception at most, and no return_exceptions=True around it)"
-        )
-    finished = yield from _finish(job, node, context, progress, returned)
+def _attempt(job: Job, node: Node, context: TaskContext, inline: bool) -> Generator[Invoke | Sleep, Any, Finished]:
+    """One try: the node, unless an earlier try of it succeeded, then its routers."""
+    key: Hashable | None = None
+    returned: Any = None
+    result = context.kept
+    if result is None:
+        returned = job.returned
+        if returned is UNSET:
+            argument = read_input(job, node.view)
+            if node.cache is not None and job.scope.cache is not None:
+                key = cache_key(node, argument)
+                hit = job.scope.cache.get(cache_namespace(node), key)
+                if hit is not None:
+                    return Finished(job.task.id, node.name, hit.writes, hit.targets, hit.follow_edges, cached=True)
+            try:
+                if inline and node.callee.plain:
+                    returned = node.callee.function(argument)
+                else:
+                    returned = yield Invoke(node.callee, argument, context, timeout=node.timeout)
+            except ParentCommand as signal:  # a child graph's Command for this graph
+                returned = replace(signal.command, graph=None)
+            if context.pausing:
+                raise SwallowedInterruptError(
+                    f"node {node.name!r} caught the pause signal of interrupt() and went on; let BaseException pass"
+                    " (catch Exception at most, and no return_exceptions=True around it)"
+                )
+        result = _finished(job, node, context, returned)
+    if node.name in job.scope.graph.routers:
+        result = yield from _route(job, node, context, result, returned, inline)
     if key is not None and job.scope.cache is not None and node.cache is not None and not context.asked:
-        job.scope.cache.set(cache_namespace(node), key, finished, node.cache.ttl)
-    return finished
+        job.scope.cache.set(cache_namespace(node), key, result, node.cache.ttl)
+    return result
 
 
-def _finish(
-    job: Job, node: Node, context: TaskContext, progress: _Progress, returned: Any
-) -> Generator[Invoke | Sleep, Any, Finished]:
+def _finished(job: Job, node: Node, context: TaskContext, returned: Any) -> Finished:
+    """What a node returned, as its result."""
     graph = job.scope.graph
     update = read_update(graph, node.name, returned)
     if update.parent is not None:
@@ -176,41 +175,36 @@ def _finish(
                 node=node.name,
             )
         raise ParentCommand(update.parent)
-    if node.name == START and job.returned is UNSET:
+    if node.name == START and not job.edited:
         update.writes = [write for write in update.writes if write[0] in graph.input_view.keys]
-    result = _result(job, context, update)
-    return (yield from _route(job, node, context, progress, result, returned))
+    return _result(job, context, update)
 
 
-def _result(job: Job, context: TaskContext, update: Update) -> Finished:
-    asked, answers = tuple(context.asked), context.answers[: len(context.asked)]
-    return Finished(
-        job.task.id, job.task.node, tuple(update.writes), tuple(update.targets), asked=asked, answers=answers
-    )
+def _result(job: Job, context: TaskContext, update: Update, *, follow_edges: bool = True) -> Finished:
+    asked = tuple(context.asked)
+    parts = (tuple(update.writes), tuple(update.targets), follow_edges, False, asked, context.answers[: len(asked)])
+    return Finished(job.task.id, job.task.node, *parts)
 
 
 def _route(
-    job: Job, node: Node, context: TaskContext, progress: _Progress, result: Finished, returned: Any
+    job: Job, node: Node, context: TaskContext, result: Finished, returned: Any, inline: bool
 ) -> Generator[Invoke | Sleep, Any, Finished]:
     """Asks the routers of a node. Each sees the state with this task's own writes, and nobody else's."""
     graph = job.scope.graph
-    routers = graph.routers.get(node.name, ())
-    if not routers:
-        return result
-    progress.kept = result
-    own = apply_writes(graph, job.values, [(key, node.name, value) for key, value in result.writes], idle=False)
+    context.kept = result
+    own = apply_writes(graph, job.values, ((node.name, result.writes),), idle=False)
     default_view = graph.state_view if node.name == START or node.child is not None else node.view
-    targets = list(result.targets)
-    for router in routers:
-        view = router.view or default_view
-        argument = view.read(own, job.remaining)
+    targets = result.targets
+    for router in graph.routers[node.name]:
+        argument = (router.view or default_view).read(own, job.remaining)
         if router.view is None and isinstance(returned, dict) and isinstance(argument, dict):
             argument = {**returned, **argument}
-        answer = yield Invoke(router.callee, argument, context)
+        if inline and router.callee.plain:
+            answer = router.callee.function(argument)
+        else:
+            answer = yield Invoke(router.callee, argument, context)
         targets += router.resolve(node.name, answer, graph.nodes)
-    return Finished(
-        result.task_id, result.node, result.writes, tuple(targets), asked=result.asked, answers=result.answers
-    )
+    return Finished(result.task_id, result.node, result.writes, targets, asked=result.asked, answers=result.answers)
 
 
 def _handle(job: Job, node: Node, handler: Callee, context: TaskContext, error: Exception) -> Work:
@@ -221,19 +215,7 @@ def _handle(job: Job, node: Node, handler: Callee, context: TaskContext, error: 
         update = read_update(job.scope.graph, node.name, returned)
         if update.parent is not None:
             raise ParentCommand(update.parent)
-        result = _result(job, context, update)
-        return Outcome(
-            job,
-            Finished(
-                result.task_id,
-                result.node,
-                result.writes,
-                result.targets,
-                False,
-                asked=result.asked,
-                answers=result.answers,
-            ),
-        )
+        return Outcome(job, _result(job, context, update, follow_edges=False))
     except GraphInterrupt as pause:
         return Outcome(job, _paused(job, context, pause))
     except ParentCommand as signal:
@@ -304,24 +286,22 @@ def cache_key(node: Node, argument: Any) -> Hashable:
     return key if type(key) in (str, bytes) else Codec(learn=True).encode(key)
 
 
-def _context(
-    job: Job, attempt: int, emit: Callable[[Event], None], ledger: dict[tuple[str, str], Recorded]
-) -> TaskContext:
+def _first_try(job: Job, emit: Callable[[Event], None]) -> TaskContext:
+    """A task's context, with what an earlier run left: questions, answers, and a result that waits for its routers."""
     earlier = job.earlier
-    known = isinstance(earlier, Paused | Failed)
-    return TaskContext(
-        scope=job.scope,
-        task=job.task,
-        checkpoint_id=job.checkpoint_id,
-        attempt=attempt,
-        asked=list(earlier.asked) if known and earlier is not None else [],
-        answers=earlier.answers if known and earlier is not None else (),
-        given=dict(earlier.given) if isinstance(earlier, Paused | Failed) else {},
-        emit=emit,
-        step=job.step,
-        edited=job.returned is not UNSET,
-        ledger=ledger,
-    )
+    if isinstance(earlier, Failed):
+        given = dict(earlier.given)
+        return TaskContext(job, 1, emit, [*earlier.asked], earlier.answers, given, earlier.kept, {})
+    if isinstance(earlier, Paused):
+        return TaskContext(job, 1, emit, [*earlier.asked], earlier.answers, dict(earlier.given), None, {})
+    return TaskContext(job, 1, emit, [], (), {}, None, {})
+
+
+def _next_try(context: TaskContext) -> TaskContext:
+    """The context of the try after a failed one."""
+    first = _first_try(context.job, context.emit)
+    first.attempt, first.kept, first.ledger = context.attempt + 1, context.kept, context.ledger
+    return first
 
 
 def _paused(job: Job, context: TaskContext, pause: GraphInterrupt) -> Paused:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -54,6 +55,12 @@ class World:
     async def ado(self, what: Any, result: Any = None) -> Any:
         await asyncio.sleep(0)
         return self.do(what, result)
+
+    def wait_for(self, wanted: list[str]) -> None:
+        """Waits until just these calls were made."""
+        deadline = time.monotonic() + 10
+        while sorted(self.calls) != wanted and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def look(self, what: Any, result: Any = None) -> Any:
         self.calls.append(("look", what))
@@ -817,20 +824,24 @@ def test_a_new_answer_leaves_the_siblings_records_alone(run: Sync, saver: Saver)
 
     def late(state: Any) -> dict[str, Any]:
         once("late", world.do, "late")
+        world.wait_for(wanted)  # failing earlier, it would cancel its siblings before they call
         raise KeyError("late")
 
+    wanted = ["a", "b", "late"]
     graph = build({"a": node("a"), "b": node("b"), "late": late}, fan("a", "b", "late"), saver)
     with pytest.raises(KeyError):
         run.invoke(graph, {}, CONFIG)
     ids = open_ids(graph, CONFIG)
+    wanted = ["a", "aa", "b", "late"]
     with pytest.raises(KeyError):
         run.invoke(graph, Command(resume={ids["a"]: 1}), CONFIG)
-    assert sorted(world.calls) == ["a", "aa", "b", "late"]
+    assert sorted(world.calls) == wanted
     run.update(graph, CONFIG, {}, "late")  # moves on, so that the checkpoint of the questions is an older one
     old = checkpoint_before(graph, CONFIG, "a", "b", "late")
+    wanted = ["a", "aa", "aa", "b", "late"]
     with pytest.raises(KeyError):
         run.invoke(graph, Command(resume={ids["a"]: 2}), old)
-    assert sorted(world.calls) == ["a", "aa", "aa", "b", "late"]
+    assert sorted(world.calls) == wanted
     run.update(graph, CONFIG, {}, "late")
     assert run.invoke(graph, Command(resume=3), CONFIG) == {"log": ["a", 2, "aa", "b", 3, "bb"]}
     assert sorted(world.calls) == ["a", "aa", "aa", "b", "bb", "late"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -84,7 +83,7 @@ class _RoundTrip:
             what = f"the Send to node {name!r}"
             task = msgspec.structs.replace(task, payload=self.value(task.payload, what, name, None, at="$.arg"))
         earlier = None if job.earlier is None else self.result(job, job.earlier)
-        return dataclasses.replace(job, task=task, values=values, earlier=earlier)
+        return msgspec.structs.replace(job, task=task, values=values, earlier=earlier)
 
     def result(self, job: Job, result: Result) -> Result:
         """The result as one that was stored and read."""
