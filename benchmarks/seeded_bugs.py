@@ -70,8 +70,8 @@ BUGS = (
     Bug(
         "A join forgets the sources that it has seen",
         "minigraph.step:_arrivals",
-        "joins[join.name] = seen = (*seen, task.node)",
-        "joins[join.name] = seen = (task.node,)",
+        "joins[join.name] = seen = (*seen, node)",
+        "joins[join.name] = seen = (node,)",
     ),
     Bug(
         "A join that has fired stays complete",
@@ -88,8 +88,8 @@ BUGS = (
     Bug(
         "A deferred node is not held back",
         "minigraph.step:_arrivals",
-        "(deferred if graph.nodes[target].defer else names).add(target)",
-        "names.add(target)",
+        "names -= graph.deferring",
+        "deferred -= graph.deferring",
     ),
     Bug(
         "Of several targets of a router only the first is followed",
@@ -129,7 +129,7 @@ BUGS = (
     ),
     Bug(
         "A list that was overwritten is stored as if it had grown",
-        "minigraph.run:kept_prefixes",
+        "minigraph.position:kept_prefixes",
         "grown - overwritten",
         "grown",
     ),
@@ -148,20 +148,20 @@ BUGS = (
     Bug(
         "What finished after a sibling had failed is forgotten",
         "minigraph.run:Run._execute",
-        "yield from self._take_all(rest, failures)",
+        "self._take(rest, failures)",
         "pass",
     ),
     Bug(
         "A failed router makes its node run again",
         "minigraph.work:_route",
-        "progress.kept = result",
+        "context.kept = result",
         "pass",
     ),
     Bug(
         "A node is given the state's own lists",
         "minigraph.state:View.read",
-        "{key: shallow_copy(values[key]) for",
-        "{key: values[key] for",
+        "value.copy() if type(value := values[key]) in COPIED else value for",
+        "values[key] for",
     ),
     Bug(
         "An answer to a closed question is accepted",
@@ -278,8 +278,8 @@ BUGS = (
     Bug(
         "A breakpoint before a node holds a run that goes on from it",
         "minigraph.run:Run._steps",
-        "check_before = self.fresh",
-        "check_before = True",
+        "check_before, position = self.fresh",
+        "check_before, position = True",
     ),
     Bug(
         "The asyncio driver reads the head instead of the checkpoint that was asked for",

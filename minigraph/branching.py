@@ -13,8 +13,8 @@ from minigraph.context import Scope
 from minigraph.effects import Effect, History, Load, Namespaces, Save
 from minigraph.errors import UnknownCheckpointError, UnknownInterruptError
 from minigraph.identifiers import child_namespace, interrupt_id, questions_before, task_id
+from minigraph.position import Position, stamp
 from minigraph.records import Carried, Checkpoint, Failed, Finished, NewCheckpoint, Paused, Result, Stored, Task, Write
-from minigraph.run import Position, stamp
 from minigraph.types import Interrupt
 
 

@@ -21,8 +21,8 @@ from minigraph.errors import (
     UnknownInterruptError,
 )
 from minigraph.identifiers import looks_like_answers, same_call, task_id
+from minigraph.position import Position, stamp, write_of
 from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Stored, Task
-from minigraph.run import Position, stamp, write_of
 from minigraph.step import Stamp, merge
 from minigraph.structure import Graph
 from minigraph.types import START, UNSET, Command, Interrupt

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from minigraph import events
-from minigraph.channels import overwrite_of
 from minigraph.context import Event, Scope
 from minigraph.effects import Effect, Save, Settle, Start, Stop, Wait
 from minigraph.errors import (
@@ -22,60 +19,21 @@ from minigraph.errors import (
     UnstorableValueError,
     listing,
 )
-from minigraph.identifiers import derived_checkpoint_id, new_checkpoint_id, now, same_call
+from minigraph.position import Position, kept_prefixes, only_last, stamp, with_writer, write_of
 from minigraph.records import (
-    Carried,
     Checkpoint,
     Finished,
     NewCheckpoint,
     Paused,
     Result,
     Task,
-    Write,
     without_untracked,
 )
-from minigraph.step import Stamp, apply_writes, merge, merge_order
-from minigraph.structure import Graph
+from minigraph.step import apply_writes, merge, merge_order
 from minigraph.types import START, Interrupt
 from minigraph.work import Job, Outcome, failed
 
 Steps = Generator[Effect, Any, None]
-
-
-@dataclass(slots=True)
-class Position:
-    """Where a thread stands: its newest checkpoint, the results recorded for its tasks, the head's revision."""
-
-    checkpoint: Checkpoint
-    results: dict[str, Result] = field(default_factory=dict)
-    revision: int = 0
-    unsaved: list[NewCheckpoint] = field(default_factory=list)
-    unsaved_results: list[tuple[str, Result]] = field(default_factory=list)
-    carried: list[Carried] = field(default_factory=list)
-    """What tasks of a new branch recorded before, to be stored with the branch."""
-    stored: Checkpoint | None = None
-    """The last checkpoint that is stored, for durability "exit"."""
-
-    @property
-    def has_unsaved(self) -> bool:
-        """Whether anything waits to be stored."""
-        return bool(self.unsaved or self.unsaved_results)
-
-    def next_revision(self, scope: Scope) -> int:
-        """The revision that the next checkpoint is stored as; with durability "exit" only the last one is stored."""
-        only_last = scope.durability == "exit" and scope.saver is not None
-        return self.revision + 1 + (0 if only_last else len(self.unsaved))
-
-
-def stamp(scope: Scope, revision: int) -> Stamp:
-    """The id and the time label of a new checkpoint, which is to be stored as this revision.
-
-    A child run that stores nothing starts over when its parent resumes; its ids are the same then, so that answers
-    find their questions.
-    """
-    if scope.saver is None and scope.owner:
-        return Stamp(derived_checkpoint_id(same_call(scope.owner), revision), now())
-    return Stamp(new_checkpoint_id(revision), now())
 
 
 class Run:
@@ -364,14 +322,14 @@ class Run:
         new, results = position.unsaved, position.unsaved_results
         if new or results:
             if self.scope.durability == "exit" and new:
-                new, results = _only_last(new, results, position.stored)
+                new, results = only_last(new, results, position.stored)
             write = write_of(self.scope, position, new, results)
             write = without_untracked(write, self.graph.untracked)
             position.unsaved, position.unsaved_results, position.carried = [], [], []
             try:
                 yield Save(write, background=self.scope.durability == "async" and not last)
             except UnstorableValueError as error:
-                raise _name_writer(error, write) from error
+                raise with_writer(error, write) from error
             position.revision = write.end
             position.stored = position.checkpoint
         if last and self.scope.durability == "async":
@@ -380,14 +338,6 @@ class Run:
     def _event(self, kind: str, payload: Any) -> Event:
         step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)
         return Event(self.scope.path, kind, step, payload)
-
-
-def write_of(
-    scope: Scope, position: Position, new: Sequence[NewCheckpoint], results: Sequence[tuple[str, Result]]
-) -> Write:
-    """What stores new checkpoints and results of a position, in one transaction."""
-    carried = tuple(position.carried)
-    return Write(scope.thread_id, scope.namespace, position.revision, tuple(new), tuple(results), carried=carried)
 
 
 def _waits(paused: Paused) -> bool:
@@ -416,46 +366,3 @@ def live_values(graph: Any, checkpoint: Checkpoint, results: dict[str, Result]) 
         return apply_writes(graph, checkpoint.values, [(task.node, result.writes) for task, result in finished])
     except Exception:
         return checkpoint.values
-
-
-def kept_prefixes(graph: Graph, pairs: Sequence[tuple[Task, Finished]]) -> frozenset[str]:
-    """Keys that `operator.add` grew at their end in this step: a saver need not compare what stands before."""
-    grown = graph.appended
-    if not grown:
-        return grown
-    overwritten = {key for _, r in pairs for key, value in r.writes if key in grown and overwrite_of(value) is not None}
-    return grown - overwritten
-
-
-def _only_last(
-    new: list[NewCheckpoint], results: list[tuple[str, Result]], stored: Checkpoint | None
-) -> tuple[list[NewCheckpoint], list[tuple[str, Result]]]:
-    """For durability "exit": the last checkpoint alone, as a child of the last stored one."""
-    last = new[-1].checkpoint
-    parent = None if stored is None else stored.id
-    return [NewCheckpoint(msgspec.structs.replace(last, parent_id=parent), stored)], [
-        r for r in results if r[0] == last.id
-    ]
-
-
-def _name_writer(error: UnstorableValueError, write: Write) -> UnstorableValueError:
-    """The same error, naming the node that wrote the value."""
-    writers = [
-        r.node for _, r in write.results if isinstance(r, Finished) and any(key == error.key for key, _ in r.writes)
-    ]
-    askers = [r.node for _, r in write.results if isinstance(r, Paused)]
-    node = ", ".join(dict.fromkeys(writers or askers)) or None
-    given = re.match(r"\$\.arg\.(\w+)(.*)", error.path) if error.key == START else None
-    if given is not None:
-        return UnstorableValueError(
-            f"the input's key {given[1]!r}: {error}",
-            node=START,
-            key=given[1],
-            path=f"${given[2]}",
-            type_name=error.type_name,
-        )
-    if node is None:
-        return error
-    return UnstorableValueError(
-        f"node {node!r}: {error}", node=node, key=error.key, path=error.path, type_name=error.type_name
-    )

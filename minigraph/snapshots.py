@@ -24,6 +24,7 @@ from minigraph.opening import (
     move,
     position_of,
 )
+from minigraph.position import Position, stamp
 from minigraph.records import (
     Checkpoint,
     Failed,
@@ -36,7 +37,7 @@ from minigraph.records import (
     Write,
     without_untracked,
 )
-from minigraph.run import Position, live_values, open_questions, stamp
+from minigraph.run import live_values, open_questions
 from minigraph.state import View
 from minigraph.structure import Graph
 from minigraph.types import END, START, StateSnapshot, StateUpdate, TaskSnapshot

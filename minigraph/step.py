@@ -50,19 +50,19 @@ def merge(
             (key, value) for task, result in ordered if task.node != "__start__" for key, value in result.writes
         )
     return Checkpoint(
-        stamp.id,
-        checkpoint.id,
-        checkpoint.step + 1,
-        source,
-        stamp.created,
-        values,
-        (*kept, *due_tasks(stamp.id, names, sends)),
-        tuple(sorted(deferred)),
-        joins,
-        checkpoint.ran if source != "loop" else tuple(sorted({task.node for task, _ in ordered})),
-        written,
-        checkpoint.owner,
-        checkpoint.metadata,
+        id=stamp.id,
+        parent_id=checkpoint.id,
+        step=checkpoint.step + 1,
+        source=source,
+        created=stamp.created,
+        values=values,
+        due=(*kept, *due_tasks(stamp.id, names, sends)),
+        deferred=tuple(sorted(deferred)),
+        joins=joins,
+        ran=checkpoint.ran if source != "loop" else tuple(sorted({task.node for task, _ in ordered})),
+        written=written,
+        owner=checkpoint.owner,
+        metadata=checkpoint.metadata,
     )
 
 
