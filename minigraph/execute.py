@@ -6,13 +6,12 @@ caller's context, so context variables never leak from node to node.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextvars
 import functools
 import os
 import queue
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minigraph.context import Event, Scope
@@ -22,6 +21,8 @@ from minigraph.types import START
 from minigraph.work import Invoke, Job, Outcome, Sleep, Work, failed, work
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
     from minigraph.checkpoint.base import Saver
 
 Item = Outcome | Event
@@ -61,17 +62,26 @@ def _carry_out(effect: Invoke | Sleep) -> Any:
     return effect.callee.function(effect.argument, **effect.keywords())
 
 
+def _pool_of(size: int, name: str) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # takes a third of the time that the engine takes to load
+
+    return ThreadPoolExecutor(size, name)
+
+
 class ThreadDriver:
     """Runs effects synchronously. Use as a context manager, so that no thread outlives the run."""
 
     def __init__(self, saver: Saver | None) -> None:
         self.saver = saver
-        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        self._pool: ThreadPoolExecutor | None = None
         self._items: queue.SimpleQueue[Item | BaseException] = queue.SimpleQueue()
-        self._futures: dict[concurrent.futures.Future[Any], Job] = {}
+        self._futures: dict[Future[Any], Job] = {}
+        self._running = 0
+        """How many of the jobs given to a pool have not been heard of."""
+        self._raised: BaseException | None = None
         self._inline: Job | None = None
-        self._saving: concurrent.futures.Future[int] | None = None
-        self._save_pool: concurrent.futures.ThreadPoolExecutor | None = None
+        self._saving: Future[int] | None = None
+        self._save_pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> ThreadDriver:
         return self
@@ -134,7 +144,7 @@ class ThreadDriver:
                 saver = _needed(self.saver)
                 if not background:
                     return saver.put(write)
-                self._save_pool = self._save_pool or concurrent.futures.ThreadPoolExecutor(1, "minigraph-save")
+                self._save_pool = self._save_pool or _pool_of(1, "minigraph-save")
                 self._saving = self._save_pool.submit(saver.put, write)
             case Settle():
                 self._settle()
@@ -158,37 +168,42 @@ class ThreadDriver:
             self._start_elsewhere(jobs, scope.executor)
             return
         for job in jobs:
-            future = self._threads(job).submit(contextvars.copy_context().run, perform, job, self._items.put)
-            self._futures[future] = job
-            future.add_done_callback(self._collect)
+            self._start_in_thread(job)
 
-    def _threads(self, job: Job) -> concurrent.futures.ThreadPoolExecutor:
+    def _start_in_thread(self, job: Job) -> None:
+        future = self._threads(job).submit(contextvars.copy_context().run, perform, job, self._items.put)
+        self._expect(future, job, lambda _, ended: [ended.result()])
+
+    def _expect(self, future: Future[Any], job: Job, receive: Callable[[Job, Future[Any]], list[Item]]) -> None:
+        """Queues what `receive` makes of a job's future: its events and one outcome, or one error."""
+
+        def collect(future: Future[Any]) -> None:
+            items: Sequence[Item | BaseException]
+            try:
+                items = receive(job, future)
+            except BaseException as error:
+                items = (error,)
+            for item in items:
+                self._items.put(item)
+
+        self._futures[future] = job
+        self._running += 1
+        future.add_done_callback(collect)
+
+    def _threads(self, job: Job) -> ThreadPoolExecutor:
         if self._pool is None:
             limit = job.scope.max_concurrency or min(32, (os.cpu_count() or 1) + 4)
-            self._pool = concurrent.futures.ThreadPoolExecutor(limit, "minigraph-node")
+            self._pool = _pool_of(limit, "minigraph-node")
         return self._pool
 
-    def _start_elsewhere(self, jobs: tuple[Job, ...], executor: concurrent.futures.Executor) -> None:
+    def _start_elsewhere(self, jobs: tuple[Job, ...], executor: Executor) -> None:
         from minigraph.elsewhere import perform_elsewhere, portable, received
-
-        def collect(job: Job, future: concurrent.futures.Future[Any]) -> None:
-            for item in received(job, future):
-                self._items.put(item)
 
         for job in jobs:
             if job.scope.graph.nodes[job.task.node].child is not None:  # a child graph stores, so it stays here
-                future = self._threads(job).submit(contextvars.copy_context().run, perform, job, self._items.put)
-                self._futures[future] = job
-                future.add_done_callback(self._collect)
+                self._start_in_thread(job)
             else:
-                elsewhere = executor.submit(perform_elsewhere, portable(job))
-                self._futures[elsewhere] = job
-                elsewhere.add_done_callback(functools.partial(collect, job))
-
-    def _collect(self, future: concurrent.futures.Future[Outcome]) -> None:
-        if not future.cancelled():
-            error = future.exception()
-            self._items.put(future.result() if error is None else error)
+                self._expect(executor.submit(perform_elsewhere, portable(job)), job, received)
 
     def _wait(self) -> list[Item]:
         if self._inline is not None:
@@ -196,21 +211,33 @@ class ThreadDriver:
             items: list[Item] = []
             items.append(perform(job, items.append))
             return items
-        found = [self._items.get()]
-        while not self._items.empty():
-            found.append(self._items.get())
-        return _checked(found)
+        found: list[Item] = []
+        while not found or not self._items.empty():
+            item = self._raised or self._next()
+            if isinstance(item, BaseException):
+                if found:  # what came before it counts
+                    self._raised = item
+                    break
+                self._raised = None
+                raise item
+            found.append(item)
+        return found
+
+    def _next(self) -> Item | BaseException:
+        item = self._items.get()
+        if not isinstance(item, Event):
+            self._running -= 1
+        return item
 
     def _stop(self) -> list[Item]:
         """Waits for siblings of a task that failed, so that timing decides nothing; drops a `max_concurrency` queue."""
         for future, job in self._futures.items():
             if job.scope.max_concurrency is not None:
                 future.cancel()
-        concurrent.futures.wait(self._futures)
         self._futures.clear()
         found: list[Item] = []
-        while not self._items.empty():
-            item = self._items.get()
+        while self._running or not self._items.empty():
+            item = self._next()
             if not isinstance(item, BaseException):
                 found.append(item)
         return found
@@ -231,6 +258,7 @@ class AsyncDriver:
         self.saver = saver
         self._items: asyncio.Queue[Item | BaseException] = asyncio.Queue()
         self._tasks: dict[asyncio.Task[None], Job] = {}
+        self._raised: BaseException | None = None
         self._saving: asyncio.Task[int] | None = None
         self._cancelled: asyncio.CancelledError | None = None
         self._loop = asyncio.get_running_loop()
@@ -312,10 +340,17 @@ class AsyncDriver:
         return None
 
     async def _wait(self) -> list[Item]:
-        found = [await self._items.get()]
-        while not self._items.empty():
-            found.append(self._items.get_nowait())
-        return _checked(found)
+        found: list[Item] = []
+        while not found or not self._items.empty():
+            item = self._raised or await self._items.get()
+            if isinstance(item, BaseException):
+                if found:  # what came before it counts
+                    self._raised = item
+                    break
+                self._raised = None
+                raise item
+            found.append(item)
+        return found
 
     def _raise_if_cancelled(self) -> None:
         cancelled, self._cancelled = self._cancelled, None
@@ -417,15 +452,6 @@ class AsyncDriver:
             await self.asyncio.wait([saving])
             self._cancelled = error
             saving.result()
-
-
-def _checked(found: list[Item | BaseException]) -> list[Item]:
-    items: list[Item] = []
-    for item in found:
-        if isinstance(item, BaseException):
-            raise item
-        items.append(item)
-    return items
 
 
 def _keep(steps: Generator[Effect, Any, Found], into: list[Found]) -> Generator[Effect, Any, None]:

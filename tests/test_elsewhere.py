@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
+import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Annotated, Any, TypedDict
 
@@ -87,3 +89,67 @@ def test_a_node_that_cannot_travel_fails_with_the_remedy(pool: ProcessPoolExecut
     with pytest.raises(Exception, match="lambda") as caught:
         graph.invoke({})
     assert any("must be picklable" in note for note in caught.value.__notes__)
+
+
+class ToldLate(Future[Any]):
+    """Is done a while before its callbacks are called, unless its task has failed."""
+
+    def _invoke_callbacks(self) -> None:
+        if self.result().error is None:
+            time.sleep(0.2)
+        super()._invoke_callbacks()  # type: ignore[misc]  # not part of the typed interface
+
+
+class Late(Executor):
+    """Runs everything in threads, and tells of it late."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = ToldLate()
+        future.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=run).start()
+        return future
+
+
+def test_a_result_that_is_told_of_late_is_not_lost_when_a_sibling_fails() -> None:
+    calls: list[str] = []
+
+    def quick(state: Any) -> dict[str, list[str]]:
+        calls.append("quick")
+        time.sleep(0.02)  # its future has a callback by then
+        return {"log": ["quick"]}
+
+    def failing(state: Any) -> None:
+        time.sleep(0.1)
+        if "failed" not in calls:
+            calls.append("failed")
+            raise KeyError("failed")
+
+    builder = StateGraph(Log).add_node("failing", failing).add_node("quick", quick)
+    builder.add_edge(START, "failing").add_edge(START, "quick")
+    graph = builder.compile(checkpointer=InMemorySaver(), executor=Late())
+    with pytest.raises(KeyError):
+        graph.invoke({}, CONFIG)
+    assert graph.invoke(None, CONFIG) == {"log": ["quick"]}
+    assert calls == ["quick", "failed"]
+
+
+def test_an_executor_that_drops_its_tasks_ends_the_run() -> None:
+    class Closed(Executor):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    graph = StateGraph(Log).add_node("where", where).add_edge(START, "where").compile(executor=Closed())
+    with pytest.raises(CancelledError):
+        graph.invoke({}, CONFIG)
