@@ -283,7 +283,7 @@ BUGS = (
     ),
     Bug(
         "The asyncio driver reads the head instead of the checkpoint that was asked for",
-        "minigraph.execute:AsyncDriver._carry_out",
+        "minigraph.aexecute:AsyncDriver._carry_out",
         "aget(thread_id, namespace, checkpoint_id)",
         "aget(thread_id, namespace)",
     ),

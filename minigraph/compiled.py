@@ -8,6 +8,7 @@ from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, cast, overload
 
 from minigraph import lineage
+from minigraph.aexecute import AsyncDriver
 from minigraph.calls import (
     Call,
     Shape,
@@ -19,7 +20,7 @@ from minigraph.calls import (
     storable_types,
 )
 from minigraph.context import current
-from minigraph.execute import AsyncDriver, ThreadDriver
+from minigraph.execute import ThreadDriver
 from minigraph.opening import REPLAY, AtHead
 from minigraph.signatures import (
     AnyContextT,

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 from typing import TYPE_CHECKING, Any
 
 from minigraph import difference, lineage, snapshots
+from minigraph.aexecute import AsyncDriver
 from minigraph.calls import at_checkpoint, checkpoint_id_of, root_scope
 from minigraph.context import Scope
 from minigraph.difference import Difference
 from minigraph.effects import Effect, Found
-from minigraph.execute import AsyncDriver, ThreadDriver
+from minigraph.execute import ThreadDriver
 from minigraph.structure import Graph
 from minigraph.types import StateSnapshot, StateUpdate
 
