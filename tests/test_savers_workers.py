@@ -29,7 +29,8 @@ WORKER = textwrap.dedent(
 
 
     def say(*words):
-        print(json.dumps(words), flush=True)
+        sys.stdout.write(json.dumps(words) + chr(10))  # in one piece: others write to the same pipe
+        sys.stdout.flush()
 
 
     def note(line):
