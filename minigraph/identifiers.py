@@ -35,8 +35,9 @@ def parts_of_checkpoint_id(checkpoint_id: str) -> tuple[int, bytes] | None:
 
 def mark_of(checkpoint_id: str, revision: int) -> bytes | None:
     """The random half of an id; None for one that does not begin with the revision."""
-    parts = parts_of_checkpoint_id(checkpoint_id)
-    return parts[1] if parts is not None and parts[0] == revision else None
+    if checkpoint_id[:16] != f"{revision:016x}" or _ID.fullmatch(checkpoint_id) is None:
+        return None
+    return bytes.fromhex(checkpoint_id[16:])
 
 
 def joined_checkpoint_id(revision: int, mark: bytes) -> str:

@@ -16,6 +16,17 @@ from minigraph.errors import StorageError
 
 _abandoned: list[sqlite3.Connection] = []
 """Connections that a fork carried over from the parent process: they must be neither used nor closed here."""
+_process: object = object()
+"""What stands for this process: another one after a fork."""
+
+
+def _forked() -> None:
+    global _process
+    _process = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager
@@ -60,7 +71,7 @@ class Pool:
         self.name = path
         self._timeout = timeout
         self._idle: deque[sqlite3.Connection] = deque()
-        self._process = os.getpid()
+        self._process = _process
         self._closed = False
         self._idle.append(self._open(prepare=True))
 
@@ -74,16 +85,16 @@ class Pool:
     def close(self) -> None:
         """Closes what is idle now, and what is lent out when it comes back."""
         self._closed = True
-        while self._idle and self._process == os.getpid():
+        while self._idle and self._process is _process:
             self._idle.pop().close()
 
     def take(self) -> sqlite3.Connection:
         """A connection that nobody else has until it is given back."""
         if self._closed:
             raise StorageError(f"SQLite database {self.name}: the saver was closed")
-        if self._process != os.getpid():
+        if self._process is not _process:
             _abandoned.extend(self._idle)
-            self._idle, self._process = deque(), os.getpid()
+            self._idle, self._process = deque(), _process
         try:
             return self._idle.pop()
         except IndexError:
@@ -114,14 +125,14 @@ class Single:
         self._connection = connection
         self._owned = owned
         self._lock = threading.RLock()
-        self._process = os.getpid()
+        self._process = _process
         self._closed = False
         with in_words(self.name):
             prepare_schema(connection, self.name)
 
     def take(self) -> sqlite3.Connection:
         """The connection, which nobody else has until it is given back."""
-        if self._process != os.getpid():
+        if self._process is not _process:
             raise StorageError(
                 f"SQLite database {self.name}: the connection was opened in another process and cannot be used after "
                 "a fork; give the saver a path instead"

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import is_, itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
-from msgspec import MsgspecError, Raw
+from msgspec import MsgspecError, Raw, Struct
 from msgspec.msgpack import Decoder
 
 from minigraph.checkpoint.walk import pack
@@ -47,7 +47,7 @@ class Encode(Protocol):
     def __call__(self, value: object, *, key: str | None = None, at: str = "$") -> bytes: ...
 
 
-class Difference(NamedTuple):
+class Difference(Struct, frozen=True):
     """The changed keys; about how many bytes they take, and by how many the whole state grew.
 
     `complete` if nothing older is needed.
@@ -59,7 +59,7 @@ class Difference(NamedTuple):
     complete: bool
 
 
-def stored(encode: Encode, value: Any, *, key: str | None = None, at: str = "$") -> tuple[Any, int]:
+def stored(encode: Encode, value: Any, key: str | None = None, at: str = "$") -> tuple[Any, int]:
     """What MessagePack is given for a value, and about how many bytes it takes."""
     kind = type(value)
     if kind is str:
@@ -79,11 +79,11 @@ def complete(encode: Encode, values: Mapping[str, Any], known: Keys | None = Non
     size = 0
     for key, value in values.items():
         operations = known.get(key) if known else None
-        if operations is None or operations[0] != WHOLE or len(operations) != 2 or type(operations[1]) is not Raw:
-            payload, width = stored(encode, value, key=key)
-            operations = [WHOLE, payload]
-        else:
+        if operations and operations[0] == WHOLE and len(operations) == 2 and type(operations[1]) is Raw:
             width = len(operations[1])
+        else:
+            payload, width = stored(encode, value, key)
+            operations = [WHOLE, payload]
         keys[key] = operations
         size += width + len(key) + 3
     return Difference(keys, size, size, True)
@@ -95,18 +95,20 @@ def difference(
     """What turns `old` into `new`, key order included. `kept` names lists known to begin with the old list's items."""
     keys: Keys = {}
     growth = total = 0
-    for key in old:
-        if key not in new:
-            keys[key] = [GONE, None]
-            growth -= stored(encode, old[key], key=key)[1] + len(key) + 3
-            total += len(key) + 4
-    survivors = [key for key in old if key in new] if keys else list(old)
+    survivors = [*old]
+    if not old.keys() <= new.keys():
+        for key in old:
+            if key not in new:
+                keys[key] = [GONE, None]
+                growth -= stored(encode, old[key], key)[1] + len(key) + 3
+                total += len(key) + 4
+        survivors = [key for key in old if key in new]
     for key, value in new.items():
         before = old.get(key, _MISSING)
         if value is before:
             continue
         if before is _MISSING:
-            payload, width = stored(encode, value, key=key)
+            payload, width = stored(encode, value, key)
             keys[key] = [WHOLE, payload]
             growth += width + len(key) + 3
         elif (change := _change(encode, key, before, value, key in kept)) is not None:
@@ -115,7 +117,7 @@ def difference(
         else:
             continue
         total += width + len(key) + 3
-    if survivors != list(new)[: len(survivors)]:
+    if survivors != [*new][: len(survivors)]:
         return complete(encode, new, keys)
     return Difference(keys, total, growth, False)
 
@@ -133,8 +135,8 @@ def _change(encode: Encode, key: str, old: Any, new: Any, kept: bool) -> tuple[O
             return _dict_change(encode, key, old, new)
         elif encode(new, key=key) == encode(old, key=key):
             return None
-    payload, width = stored(encode, new, key=key)
-    return [WHOLE, payload], width, width - stored(encode, old, key=key)[1]
+    payload, width = stored(encode, new, key)
+    return [WHOLE, payload], width, width - stored(encode, old, key)[1]
 
 
 def _same(encode: Encode, old: Any, new: Any) -> bool:
@@ -151,9 +153,10 @@ def list_change(
         width = next((i for i in range(width) if old[i] is not new[i] and not _same(encode, old[i], new[i])), width)
     if width == len(old) == len(new):
         return None
-    lost = sum(len(encode(item, key=key)) for item in old[width:])
     items = [Raw(encode(item, key=key, at=f"$[{i}]")) for i, item in enumerate(new[width:], width)]
-    growth = sum(map(len, items)) - lost
+    growth = sum(map(len, items))
+    if width < len(old):
+        growth -= sum([len(encode(item, key=key)) for item in old[width:]])
     code, payload = (TAIL, pack([width, items])) if width else (WHOLE, pack(items))
     return [code, Raw(payload)], len(payload), growth
 

@@ -15,15 +15,16 @@ from typing import Any, Final
 from msgspec import MsgspecError, Raw
 
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.delta import stored
+from minigraph.checkpoint.delta import Encode, stored
 from minigraph.checkpoint.rows import filled, long, short, trimmed
-from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError
 from minigraph.records import Checkpoint, Failed, Finished, Paused, Result, Task
 from minigraph.types import Interrupt
 
 Asked = tuple[Interrupt, ...]
 _MISSING: Final = object()
+_SHORT: Final = frozenset({bool, int, float, type(None)})
+"""What takes no more bytes than its place would."""
 _NEAR: Final = 64
 """How far from the end of a list a written item is looked for."""
 
@@ -33,33 +34,44 @@ VALUE, SLICE, ITEM, MEMBERS = range(4)
 
 
 def write_result(
-    codec: Codec, result: Result, due: Mapping[str, tuple[int, str]], child: Checkpoint | None = None
-) -> Raw:
-    """The stored form of a result.
+    codec: Codec, result: Result, known: tuple[int, str] | None, child: Checkpoint | None = None
+) -> list[Any]:
+    """What is packed for a result.
 
-    `due` gives place and node of the tasks of its checkpoint by id, if they are at hand; `child` is the checkpoint that
-    it led to, if the same row holds it.
+    `known` are place and node of its task among the due ones of its checkpoint, if they are at hand; `child` is the
+    checkpoint that it led to, if the same row holds it.
     """
-    known = due.get(result.task_id)
-    task = short(result.task_id) if known is None else known[0]
-    node = None if known is not None and known[1] == result.node else result.node
-    return Raw(pack([task, *_body(codec, result, node, child)]))
+    task: int | str | bytes
+    node: str | None = result.node
+    if known is None:
+        task = short(result.task_id)
+    else:
+        task, listed = known
+        if listed == node:
+            node = None
+    if type(result) is Finished:
+        return [task, *_finished_parts(codec, result, node, child)]
+    return [task, *_unfinished_parts(codec, result, node)]
 
 
-def write_removal(task_id: str) -> Raw:
-    """The stored form of "the result of this task is forgotten"."""
-    return Raw(pack([short(task_id), REMOVED]))
+def write_removal(task_id: str) -> list[Any]:
+    """What is packed for "the result of this task is forgotten"."""
+    return [short(task_id), REMOVED]
 
 
-def _body(codec: Codec, result: Result, node: str | None, child: Checkpoint | None) -> list[Any]:
+def _finished_parts(codec: Codec, result: Finished, node: str | None, child: Checkpoint | None) -> list[Any]:
     encode = codec.encode
-    if isinstance(result, Finished):
-        writes = [_write(codec, key, value, child) for key, value in result.writes]
-        if not (result.targets or result.cached or result.asked or result.answers) and result.follow_edges:
-            return trimmed([writes, node])
-        targets = [Raw(encode(target, key=result.node, at="$.goto")) for target in result.targets]
+    parts: list[Any] = [[_write(encode, key, value, child) for key, value in result.writes], node]
+    if result.targets:
+        parts.append([stored(encode, target, result.node, "$.goto")[0] for target in result.targets])
+    if result.cached or result.asked or result.answers or not result.follow_edges:
         rest = [not result.follow_edges, result.cached, _questions(codec, result.asked), _values(codec, result.answers)]
-        return trimmed([writes, node, targets, *rest])
+        parts = [*filled(parts, [[], None, []]), *rest]
+    return trimmed(parts)
+
+
+def _unfinished_parts(codec: Codec, result: Paused | Failed, node: str | None) -> list[Any]:
+    encode = codec.encode
     shared = [
         _questions(codec, result.asked),
         _values(codec, result.answers),
@@ -69,7 +81,7 @@ def _body(codec: Codec, result: Result, node: str | None, child: Checkpoint | No
     if isinstance(result, Paused):
         return [PAUSED, *trimmed([node, *shared])]
     text = [Raw(encode(result.error_type)), Raw(encode(result.message)), result.cancelled]
-    kept = None if result.kept is None else write_result(codec, result.kept, {})
+    kept = None if result.kept is None else write_result(codec, result.kept, None)
     return [FAILED, node, *text, *trimmed([*shared, kept])]
 
 
@@ -81,12 +93,12 @@ def _values(codec: Codec, values: tuple[Any, ...]) -> list[Raw]:
     return [Raw(codec.encode(value, key="answer")) for value in values]
 
 
-def _write(codec: Codec, key: str, value: Any, child: Checkpoint | None) -> list[Any]:
-    if child is not None and key in child.values and value is not None and type(value) not in (bool, int, float):
+def _write(encode: Encode, key: str, value: Any, child: Checkpoint | None) -> list[Any]:
+    if child is not None and type(value) not in _SHORT and key in child.values:
         place = _place(value, child.values[key])
         if place is not None:
             return [key, *place]
-    return [key, stored(codec.encode, value, key=key)[0]]
+    return [key, stored(encode, value, key)[0]]
 
 
 def _place(value: Any, state: Any) -> tuple[int, Any] | None:

@@ -20,11 +20,15 @@ from minigraph.checkpoint.walk import pack
 from minigraph.errors import DecodeError, UnstorableValueError
 from minigraph.identifiers import joined_checkpoint_id, task_id
 from minigraph.records import Ancestor, Checkpoint, NewCheckpoint, Task
+from minigraph.types import UNSET
 
 SPAN: Final = 32
 """Every so many checkpoints one row holds all changes since the last such row, so that a read takes few rows."""
 ROW_COST: Final = 100
 """What reading or writing one more row costs, in bytes of state."""
+
+TINY: Final = ROW_COST // 2
+"""The bytes of a state of which changes would save less than another row costs: it is stored whole each time."""
 
 WRITTEN: Final = "written"
 
@@ -142,11 +146,14 @@ def read_metadata(text: str | None) -> dict[str, Any]:
     return msgspec.json.decode(text, type=dict[str, Any]) if text else {}
 
 
-def draft(codec: Codec, new: NewCheckpoint) -> Draft:
-    """Encodes what a checkpoint changes; UnstorableValueError where that cannot be stored."""
+def draft(codec: Codec, new: NewCheckpoint, tiny: str = "") -> Draft:
+    """Encodes what a checkpoint changes; UnstorableValueError where that cannot be stored.
+
+    `tiny` is the id of a checkpoint whose state takes no more than TINY bytes: what follows it is stored whole.
+    """
     point, before = new.checkpoint, new.previous
     encode = codec.encode
-    if before is None:
+    if before is None or before.id == tiny:
         found = delta.complete(encode, point.values)
     else:
         found = delta.difference(encode, before.values, point.values, new.kept)
@@ -169,7 +176,7 @@ def _due(codec: Codec, point: Checkpoint) -> list[str | list[Any]]:
     for task in point.due:
         known = task.id == task_id(point.id, place)
         place += known
-        is_send = task.is_send
+        is_send = task.payload is not UNSET
         if known and not is_send and not task.index:
             found.append(task.node)
             continue
@@ -211,7 +218,7 @@ def since(prepared: Draft, parent: Numbers) -> Changes | None:
     """A draft as changes since its parent; None where the state is better stored whole."""
     size = max(0, parent.state_bytes + prepared.growth)
     cost = parent.chain_bytes + prepared.width + ROW_COST
-    if cost > 2 * (size + ROW_COST) or prepared.width + ROW_COST // 2 >= size:
+    if cost > 2 * (size + ROW_COST) or prepared.width + TINY >= size:
         return None
     return Changes(Numbers(parent.links + 1, cost, size), prepared.difference.keys, prepared.written, True)
 
@@ -249,16 +256,15 @@ def row_of(
     prepared: Draft,
     found: Changes,
     place: tuple[int, bytes, int | None, int | None],
-    results: list[Raw],
-    own: list[Raw],
+    results: list[Any],
+    own: list[Any],
 ) -> Row:
     """The row of a draft; `place` holds revision, mark, parent and base."""
     point = prepared.new.checkpoint
     numbers = found.numbers
-    parts = [
-        *(numbers.links, numbers.chain_bytes, numbers.state_bytes, prepared.due, results, found.keys, point.ran),
-        *(own, point.deferred, point.joins, point.owner, found.written),
-    ]
+    parts = [numbers.links, numbers.chain_bytes, numbers.state_bytes, prepared.due, results, found.keys, point.ran]
+    if own or point.deferred or point.joins or point.owner or found.written:
+        parts += [own, point.deferred, point.joins, point.owner, found.written]
     return Row(*place, point.step, point.source, point.created, prepared.metadata, pack(trimmed(parts)))
 
 

@@ -99,9 +99,10 @@ class TableSaver(Saver):
 
         Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`.
         """
-        prepared = prepare(self._codec, write)
-        remembered = self._heads.get((write.thread_id, write.namespace))
-        known = remembered if remembered is not None and remembered.revision == write.revision else None
+        known = self._heads.get((write.thread_id, write.namespace))
+        if known is not None and known.revision != write.revision:
+            known = None
+        prepared = prepare(self._codec, write, known)
         single = None
         if known is not None and (known.graph == write.graph or not write.graph):
             single = single_row(self._codec, prepared, known)

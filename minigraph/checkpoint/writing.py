@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.codec import Codec
@@ -42,19 +42,24 @@ class Prepared(msgspec.Struct):
     end: int
     """The revision after it."""
     drafts: list[Draft]
-    results: list[list[Raw]]
+    results: list[list[Any]]
     """For each row those of the checkpoint before it."""
-    own: list[Raw]
+    own: list[Any]
     """Those of the last checkpoint."""
     older: str | None
     """The checkpoint that the write stores results of and does not bring."""
 
 
-def prepare(codec: Codec, write: Write) -> Prepared:
-    """Encodes a write; UnstorableValueError where a value has no exact stored form, StorageError where results belong
-    to several checkpoints that it does not bring."""
-    drafts = [rows.draft(codec, new) for new in write.checkpoints]
-    prepared = Prepared(write, write.end, drafts, [[] for _ in drafts] or [[]], [], None)
+def prepare(codec: Codec, write: Write, head: Head | None) -> Prepared:
+    """Encodes a write, which builds on a head if that is known.
+
+    UnstorableValueError where a value has no exact stored form, StorageError where results belong to several
+    checkpoints that it does not bring.
+    """
+    tiny = head.checkpoint_id if head is not None and head.numbers.state_bytes <= rows.TINY else ""
+    drafts = [rows.draft(codec, new, tiny) for new in write.checkpoints]
+    count = len(drafts) or 1
+    prepared = Prepared(write, write.revision + count, drafts, [[] for _ in range(count)], [], None)
     if write.results or write.removed:
         _place_results(codec, prepared)
     return prepared
@@ -65,7 +70,7 @@ def _place_results(codec: Codec, prepared: Prepared) -> None:
     if len(new) == len(write.results) == 1 and not write.removed:  # the usual step
         name, result = write.results[0]
         offset, due = _place_of(prepared, new, name)
-        stored = write_result(codec, result, due, new[0] if new[0].parent_id == name else None)
+        stored = write_result(codec, result, due.get(result.task_id), new[0] if new[0].parent_id == name else None)
         (prepared.own if offset else prepared.results[0]).append(stored)
         return
     listed: dict[str, tuple[int, Places]] = {}
@@ -76,7 +81,7 @@ def _place_results(codec: Codec, prepared: Prepared) -> None:
             listed[name] = _place_of(prepared, new, name)
         offset, due = listed[name]
         child = new[offset] if offset < len(new) and new[offset].parent_id == name else None
-        stored = write_removal(task) if given is None else write_result(codec, given, due, child)
+        stored = write_removal(task) if given is None else write_result(codec, given, due.get(task), child)
         (prepared.own if offset == len(new) and new else prepared.results[offset]).append(stored)
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from minigraph.calls import storable_types
 from minigraph.channels import Channel, KeyWrite
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.results import read_results, write_result
+from minigraph.checkpoint.walk import pack
 from minigraph.compiled import CompiledGraph
 from minigraph.context import Event
 from minigraph.errors import UnstorableValueError
@@ -91,7 +93,7 @@ class _RoundTrip:
         if isinstance(result, Finished) and (untracked := job.scope.graph.untracked):
             kept = msgspec.structs.replace(result, writes=tuple(w for w in result.writes if w[0] not in untracked))
         try:
-            body = write_result(self.codec, kept, {})
+            body = Raw(pack(write_result(self.codec, kept, None)))
         except UnstorableValueError as error:
             raise _placed(error, _who(result.node), result.node) from error
         found: dict[str, Result] = {}
