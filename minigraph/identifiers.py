@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_PLACES = tuple([f"{place:02x}" for place in range(256)])
+_from_hex = bytes.fromhex
 _chance = random.Random()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_chance.seed)
@@ -18,7 +20,7 @@ if hasattr(os, "register_at_fork"):
 def new_checkpoint_id(revision: int) -> str:
     """A fresh id for the checkpoint of a write: 16 hexadecimal digits of its revision, so that it sorts by age in its
     thread and is found there without an index, and 16 of chance."""
-    return f"{revision:016x}{_chance.getrandbits(64):016x}"
+    return (revision << 64 | _chance.getrandbits(64)).to_bytes(16, "big").hex()
 
 
 def derived_checkpoint_id(owner: str, number: int) -> str:
@@ -28,21 +30,24 @@ def derived_checkpoint_id(owner: str, number: int) -> str:
 
 def parts_of_checkpoint_id(checkpoint_id: str) -> tuple[int, bytes] | None:
     """The revision and the random half of an id; None for a text that is none."""
-    if _ID.fullmatch(checkpoint_id) is None:
+    try:
+        packed = _from_hex(checkpoint_id)
+    except ValueError:
         return None
-    return int(checkpoint_id[:16], 16), bytes.fromhex(checkpoint_id[16:])
+    if len(packed) != 16 or packed.hex() != checkpoint_id:
+        return None
+    return int.from_bytes(packed[:8], "big"), packed[8:]
 
 
 def mark_of(checkpoint_id: str, revision: int) -> bytes | None:
     """The random half of an id; None for one that does not begin with the revision."""
-    if checkpoint_id[:16] != f"{revision:016x}" or _ID.fullmatch(checkpoint_id) is None:
-        return None
-    return bytes.fromhex(checkpoint_id[16:])
+    parts = parts_of_checkpoint_id(checkpoint_id)
+    return parts[1] if parts is not None and parts[0] == revision else None
 
 
 def joined_checkpoint_id(revision: int, mark: bytes) -> str:
     """The id with this revision and random half."""
-    return f"{revision:016x}{mark.hex()}"
+    return revision.to_bytes(8, "big").hex() + mark.hex()
 
 
 def now() -> int:
@@ -60,7 +65,7 @@ def task_id(checkpoint_id: str, place: int) -> str:
 
     It is the same on every re-run and another one on a fork.
     """
-    return f"{checkpoint_id}{place:02x}"
+    return checkpoint_id + (_PLACES[place] if place < 256 else f"{place:x}")
 
 
 def interrupt_id(namespace: str, task: str, index: int) -> str:

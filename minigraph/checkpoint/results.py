@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import MsgspecError, Raw
 
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.delta import Encode, stored
+from minigraph.checkpoint.delta import stored
 from minigraph.checkpoint.rows import filled, long, short, trimmed
 from minigraph.errors import DecodeError
 from minigraph.records import Checkpoint, Failed, Finished, Paused, Result, Task
@@ -49,7 +49,7 @@ def write_result(
         task, listed = known
         if listed == node:
             node = None
-    if type(result) is Finished:
+    if isinstance(result, Finished):
         return [task, *_finished_parts(codec, result, node, child)]
     return [task, *_unfinished_parts(codec, result, node)]
 
@@ -61,7 +61,13 @@ def write_removal(task_id: str) -> list[Any]:
 
 def _finished_parts(codec: Codec, result: Finished, node: str | None, child: Checkpoint | None) -> list[Any]:
     encode = codec.encode
-    parts: list[Any] = [[_write(encode, key, value, child) for key, value in result.writes], node]
+    writes: list[list[Any]] = []
+    for key, value in result.writes:
+        place = None
+        if child is not None and type(value) not in _SHORT and key in child.values:
+            place = _place(value, child.values[key])
+        writes.append([key, stored(encode, value, key)[0]] if place is None else [key, *place])
+    parts: list[Any] = [writes, node]
     if result.targets:
         parts.append([stored(encode, target, result.node, "$.goto")[0] for target in result.targets])
     if result.cached or result.asked or result.answers or not result.follow_edges:
@@ -91,14 +97,6 @@ def _questions(codec: Codec, asked: tuple[Interrupt, ...]) -> list[Any]:
 
 def _values(codec: Codec, values: tuple[Any, ...]) -> list[Raw]:
     return [Raw(codec.encode(value, key="answer")) for value in values]
-
-
-def _write(encode: Encode, key: str, value: Any, child: Checkpoint | None) -> list[Any]:
-    if child is not None and type(value) not in _SHORT and key in child.values:
-        place = _place(value, child.values[key])
-        if place is not None:
-            return [key, *place]
-    return [key, stored(encode, value, key)[0]]
 
 
 def _place(value: Any, state: Any) -> tuple[int, Any] | None:

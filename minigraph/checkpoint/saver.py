@@ -140,8 +140,8 @@ class TableSaver(Saver):
         return msgspec.structs.replace(head, graph=latest(graphs))
 
     def _remember(self, thread_id: str, namespace: str, head: Head) -> None:
-        heads, place = self._heads, (thread_id, namespace)
-        heads[place] = head
+        heads = self._heads
+        heads[thread_id, namespace] = head
         if len(heads) > REMEMBERED:
             for oldest in [*heads][: REMEMBERED // 2]:
                 heads.pop(oldest, None)

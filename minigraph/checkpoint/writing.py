@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,8 @@ from minigraph.identifiers import mark_of, now, parts_of_checkpoint_id
 from minigraph.records import Checkpoint, Result, Write
 
 Places = Mapping[str, tuple[int, str]]
-_NOWHERE: Places = {}
+"""Place and node of tasks by their ids."""
+_NONE: Final[list[Any]] = []
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -42,10 +43,8 @@ class Prepared(msgspec.Struct):
     end: int
     """The revision after it."""
     drafts: list[Draft]
-    results: list[list[Any]]
-    """For each row those of the checkpoint before it."""
-    own: list[Any]
-    """Those of the last checkpoint."""
+    results: dict[int, list[Any]]
+    """For each row (0, 1, ...) those of the checkpoint before it; after the last one those of its own checkpoint."""
     older: str | None
     """The checkpoint that the write stores results of and does not bring."""
 
@@ -57,50 +56,58 @@ def prepare(codec: Codec, write: Write, head: Head | None) -> Prepared:
     checkpoints that it does not bring.
     """
     tiny = head.checkpoint_id if head is not None and head.numbers.state_bytes <= rows.TINY else ""
-    drafts = [rows.draft(codec, new, tiny) for new in write.checkpoints]
-    count = len(drafts) or 1
-    prepared = Prepared(write, write.revision + count, drafts, [[] for _ in range(count)], [], None)
+    drafts = []
+    for new in write.checkpoints:
+        drafts.append(rows.draft(codec, new, tiny))
+    prepared = Prepared(write, write.revision + (len(drafts) or 1), drafts, {}, None)
     if write.results or write.removed:
         _place_results(codec, prepared)
     return prepared
 
 
 def _place_results(codec: Codec, prepared: Prepared) -> None:
-    write, new = prepared.write, [item.checkpoint for item in prepared.write.checkpoints]
-    if len(new) == len(write.results) == 1 and not write.removed:  # the usual step
-        name, result = write.results[0]
-        offset, due = _place_of(prepared, new, name)
-        stored = write_result(codec, result, due.get(result.task_id), new[0] if new[0].parent_id == name else None)
-        (prepared.own if offset else prepared.results[0]).append(stored)
+    write, results = prepared.write, prepared.results
+    if len(write.results) == 1 and not write.removed:  # the usual step
+        ((name, result),) = write.results
+        offset, point, child = _place_of(prepared, name)
+        known = None
+        for place, task in enumerate(point.due if point is not None else ()):
+            if task.id == result.task_id:
+                known = place, task.node
+        results[offset] = [write_result(codec, result, known, child)]
         return
-    listed: dict[str, tuple[int, Places]] = {}
+    listed: dict[str, tuple[int, Places, Checkpoint | None]] = {}
     latest: dict[tuple[str, str], Result | None] = {(name, result.task_id): result for name, result in write.results}
     latest.update(dict.fromkeys(write.removed))
-    for (name, task), given in latest.items():
+    for (name, task_id), given in latest.items():
         if name not in listed:
-            listed[name] = _place_of(prepared, new, name)
-        offset, due = listed[name]
-        child = new[offset] if offset < len(new) and new[offset].parent_id == name else None
-        stored = write_removal(task) if given is None else write_result(codec, given, due.get(task), child)
-        (prepared.own if offset == len(new) and new else prepared.results[offset]).append(stored)
+            offset, point, child = _place_of(prepared, name)
+            due = () if point is None else point.due
+            listed[name] = offset, {task.id: (place, task.node) for place, task in enumerate(due)}, child
+        offset, places, child = listed[name]
+        found = write_removal(task_id) if given is None else write_result(codec, given, places.get(task_id), child)
+        results.setdefault(offset, []).append(found)
 
 
-def _place_of(prepared: Prepared, new: list[Checkpoint], name: str) -> tuple[int, Places]:
-    """Which row holds the results of a checkpoint, and place and node of its due tasks where they are at hand."""
-    for offset, point in enumerate(new, 1):
-        if point.id == name:
-            return offset, _due(point)
-    if prepared.older not in (None, name):
-        raise StorageError(
-            f"{_where(prepared.write)}: results of two older checkpoints, {prepared.older!r} and {name!r}"
-        )
-    prepared.older = name
-    previous = prepared.write.checkpoints[0].previous if new else None
-    return 0, _due(previous) if previous is not None and previous.id == name else _NOWHERE
-
-
-def _due(point: Checkpoint) -> Places:
-    return {task.id: (place, task.node) for place, task in enumerate(point.due)}
+def _place_of(prepared: Prepared, name: str) -> tuple[int, Checkpoint | None, Checkpoint | None]:
+    """Which row holds the results of a checkpoint; that checkpoint if it is at hand; the row's own if it came next."""
+    new = prepared.write.checkpoints
+    offset, point = 0, None
+    for place, item in enumerate(new, 1):
+        if item.checkpoint.id == name:
+            offset, point = place, item.checkpoint
+            break
+    else:
+        if prepared.older not in (None, name):
+            raise StorageError(
+                f"{_where(prepared.write)}: results of two older checkpoints, {prepared.older!r} and {name!r}"
+            )
+        prepared.older = name
+        previous = new[0].previous if new else None
+        if previous is not None and previous.id == name:
+            point = previous
+    child = new[offset].checkpoint if offset < len(new) else None
+    return offset, point, child if child is not None and child.parent_id == name else None
 
 
 def single_row(codec: Codec, prepared: Prepared, head: Head) -> tuple[Row, Head] | None:
@@ -128,9 +135,9 @@ def single_row(codec: Codec, prepared: Prepared, head: Head) -> tuple[Row, Head]
     if found is None:
         found = rows.whole(codec, draft)
     back = end - head.at
-    row = rows.row_of(
-        draft, found, (end, mark, back, back if found.builds else None), prepared.results[0], prepared.own
-    )
+    place = end, mark, back, back if found.builds else None
+    results = prepared.results
+    row = rows.row_of(draft, found, place, results.get(0, _NONE), results.get(1, _NONE))
     return row, Head(head.number, end, end, point.id, found.numbers, head.graph)
 
 
@@ -152,12 +159,14 @@ def store(codec: Codec, tables: Tables, number: int, newest: Row | None, prepare
         return Head(number, end, newest.revision, rows.id_of(newest), rows.read_body(newest).numbers)
     numbers = Numbers(0, 0, 0)
     for offset, draft in enumerate(prepared.drafts):
-        revision, last = write.revision + 1 + offset, draft is prepared.drafts[-1]
+        revision = write.revision + 1 + offset
         mark, parent, base = _ancestors(tables, number, write, draft, revision)
         start, found = _changes(codec, tables, number, draft, base)
         numbers = found.numbers
         place = (revision, mark, revision - parent if parent else None, revision - start if found.builds else None)
-        _add(tables, number, rows.row_of(draft, found, place, prepared.results[offset], prepared.own if last else []))
+        results = prepared.results.get(offset, _NONE)
+        own = prepared.results.get(offset + 1, _NONE) if draft is prepared.drafts[-1] else _NONE
+        _add(tables, number, rows.row_of(draft, found, place, results, own))
     return Head(number, end, end, prepared.drafts[-1].new.checkpoint.id, numbers)
 
 
@@ -206,7 +215,7 @@ def _earlier(tables: Tables, number: int, write: Write, checkpoint_id: str | Non
 
 
 def _results_row(prepared: Prepared) -> Row:
-    return Row(prepared.end, None, None, None, None, None, now(), None, pack(prepared.results[0]))
+    return Row(prepared.end, None, None, None, None, None, now(), None, pack(prepared.results.get(0, _NONE)))
 
 
 def _add(tables: Tables, number: int, row: Row) -> None:
