@@ -107,7 +107,7 @@ class AsyncDriver:
             case Lineage(thread_id, namespace, checkpoint_id):
                 return await needed(self.saver).alineage(thread_id, namespace, checkpoint_id)
             case Namespaces(thread_id):
-                return await self.asyncio.to_thread(needed(self.saver).namespaces, thread_id)
+                return await needed(self.saver).anamespaces(thread_id)
         return None
 
     async def _wait(self) -> list[Item]:

@@ -615,6 +615,10 @@ class WrongTwins(PassingSaver):
         found = await super().alineage(thread_id, namespace, checkpoint_id)
         return found[::-1] if self.wrong == "alineage" else found
 
+    async def anamespaces(self, thread_id: str) -> list[str]:
+        found = await super().anamespaces(thread_id)
+        return found[::-1] if self.wrong == "anamespaces" else found
+
     async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
         found = await super().arecord_start(thread_id, namespace, task_id, recorded)
         return None if self.wrong == "arecord_start" else found
@@ -653,6 +657,7 @@ class WrongTwins(PassingSaver):
         ("aget", "a refused write stores nothing, with the async methods"),
         ("ahistory", r"history\(.*limit.*\), with the async methods"),
         ("alineage", "the lineage of the head, with the async methods"),
+        ("anamespaces", "namespaces of a thread, with the async methods"),
         ("arecord_start", "a once call that began before, with the async methods"),
         ("arecord", "other threads stay, with the async methods"),
         ("aremove_record", "a removed record is gone, alone, with the async methods"),

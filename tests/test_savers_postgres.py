@@ -210,6 +210,14 @@ def test_a_saver_connects_when_it_is_first_used() -> None:
         assert "secret-word" not in "".join(map(str, [caught.value, caught.value.__cause__]))
 
 
+def test_what_is_no_pool_or_has_no_connection_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"PostgresSaver\(int\): a connection string"):
+        PostgresSaver(1)  # type: ignore[arg-type]
+    for least, most in ((1, 0), (3, 2), (-1, 8), (0, 0)):
+        with pytest.raises(ValueError, match="min_size="):
+            PostgresSaver("", min_size=least, max_size=most)
+
+
 @pytest.mark.skipif("MINIGRAPH_POSTGRES_URL" in os.environ, reason="the rules of that server are not the tests'")
 def test_a_wrong_password_is_told_and_not_shown(fresh: str) -> None:
     sql(f"CREATE ROLE {WITH_PASSWORD} LOGIN PASSWORD 'right-secret'")

@@ -191,6 +191,10 @@ class Saver(ABC):
         """`lineage` in a worker thread."""
         return await self._in_thread(self.lineage, thread_id, namespace, checkpoint_id)
 
+    async def anamespaces(self, thread_id: str) -> builtins.list[str]:
+        """`namespaces` in a worker thread."""
+        return await self._in_thread(self.namespaces, thread_id)
+
     async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
         """`record_start` in a worker thread; when cancelled it ends only after the write has ended."""
         return await self._in_thread(self.record_start, thread_id, namespace, task_id, recorded)

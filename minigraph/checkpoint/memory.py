@@ -67,6 +67,10 @@ class InMemorySaver(TableSaver):
         """`lineage`, at once."""
         return self.lineage(thread_id, namespace, checkpoint_id)
 
+    async def anamespaces(self, thread_id: str) -> list[str]:
+        """`namespaces`, at once."""
+        return self.namespaces(thread_id)
+
     async def arecord_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
         """`record_start`, at once."""
         return self.record_start(thread_id, namespace, task_id, recorded)

@@ -107,8 +107,12 @@ class PostgresSaver(TableSaver):
         """
         try:
             return super().put(write)
-        except LostConnectionError:
-            if not self._was_stored(write):
+        except LostConnectionError as lost:
+            try:
+                stored = self._was_stored(write)
+            except StorageError as unreachable:
+                raise lost from unreachable
+            if not stored:
                 raise
         return write.end
 

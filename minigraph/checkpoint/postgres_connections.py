@@ -187,9 +187,16 @@ def connections(
     prepare_threshold: int | None,
 ) -> Connections:
     """The connections for what a saver was given; ValueError for a connection string that cannot be read."""
-    if not isinstance(database, str):
+    if isinstance(database, ConnectionPool):
         name = f"PostgreSQL schema {schema!r} of the given pool"
-        return Connections(name, schema, database.max_size, lambda: database, owned=False)
+        return Connections(name, schema, database.max_size or sizes[1], lambda: database, owned=False)
+    if not isinstance(database, str):
+        raise TypeError(
+            f"PostgresSaver({type(database).__name__}): a connection string, or a psycopg_pool.ConnectionPool (the "
+            "async methods use its connections as well, in threads)"
+        )
+    if not 0 <= sizes[0] <= sizes[1] or not sizes[1]:
+        raise ValueError(f"min_size={sizes[0]}, max_size={sizes[1]}: at least one connection, and min_size of them")
     parsed = _read(database)
     host = f"{parsed.get('host') or 'the local server'}" + (f":{parsed['port']}" if parsed.get("port") else "")
     name = f"PostgreSQL schema {schema!r} in {parsed.get('dbname') or 'the default database'} on {host}"

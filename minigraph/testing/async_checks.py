@@ -26,6 +26,7 @@ def sync_and_async_methods_see_the_same(saver: Saver) -> None:
         demand(found, stored_in(saver, "t", ""), "aget finds what put stored")
         demand(await saver.ahistory("t", ""), [*saver.history("t", "")], "ahistory")
         demand(await saver.alineage("t", ""), saver.lineage("t", ""), "alineage")
+        demand(await saver.anamespaces("t"), saver.namespaces("t"), "anamespaces")
         demand(await saver.arecord_start("t", "", "task", Recorded("k", False)), None, "arecord_start")
         demand(saver.record_start("t", "", "task", Recorded("k", False)), Recorded("k", False), "record_start")
         await saver.arecord("t", "", "task", Recorded("k", True, 1))

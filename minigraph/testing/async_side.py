@@ -57,6 +57,10 @@ class AsyncSide(PassingSaver):
         """`alineage` of the other saver."""
         return self._wait(self.inner.alineage(thread_id, namespace, checkpoint_id))
 
+    def namespaces(self, thread_id: str) -> builtins.list[str]:
+        """`anamespaces` of the other saver."""
+        return self._wait(self.inner.anamespaces(thread_id))
+
     def delete_thread(self, thread_id: str) -> None:
         """`adelete_thread` of the other saver."""
         self._wait(self.inner.adelete_thread(thread_id))

@@ -191,6 +191,10 @@ class CrashingSaver(PassingSaver):
         """`alineage` of the other saver."""
         return await self.inner.alineage(thread_id, namespace, checkpoint_id)
 
+    async def anamespaces(self, thread_id: str) -> builtins.list[str]:
+        """`anamespaces` of the other saver."""
+        return await self.inner.anamespaces(thread_id)
+
     async def arecorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
         """`arecorded` of the other saver."""
         return await self.inner.arecorded(thread_id, namespace, task_id)
