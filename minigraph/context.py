@@ -87,12 +87,12 @@ class TaskContext(msgspec.Struct):
     job: Job
     attempt: int
     emit: Callable[[Event], None]
-    asked: list[Interrupt]
-    answers: tuple[Any, ...]
-    given: Mapping[str, Any]
-    kept: Finished | None
+    asked: list[Interrupt] = []
+    answers: tuple[Any, ...] = ()
+    given: Mapping[str, Any] = {}
+    kept: Finished | None = None
     """The node's own result, from the moment its routers are asked."""
-    ledger: dict[tuple[str, str], Recorded]
+    ledger: dict[tuple[str, str], Recorded] = {}
     """What once() recorded in this try and the earlier ones of a run without a saver, by way and key."""
     keys: dict[str, object] = {}
     """The keys of the once() calls of this try."""

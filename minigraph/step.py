@@ -73,8 +73,10 @@ def merge_order(task: Task) -> tuple[bool, str, int]:
 
 def due_tasks(checkpoint_id: str, names: Iterable[str], sends: Sequence[Send]) -> tuple[Task, ...]:
     """The tasks of a step: Sends in the order they were made, then nodes by name."""
-    sent = [Task(task_id(checkpoint_id, i), s.node, i, s.arg) for i, s in enumerate(sends)]
-    return (*sent, *[Task(task_id(checkpoint_id, i), name) for i, name in enumerate(sorted(names), len(sent))])
+    tasks = [Task(task_id(checkpoint_id, i), send.node, i, send.arg) for i, send in enumerate(sends)] if sends else []
+    for name in sorted(names):
+        tasks.append(Task(task_id(checkpoint_id, len(tasks)), name))
+    return tuple(tasks)
 
 
 def apply_writes(

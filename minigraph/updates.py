@@ -27,8 +27,8 @@ def read_update(graph: Graph, node: str, value: Any) -> Update:
     Raises InvalidUpdateError for anything else and for a key the state does not have, UnknownTargetError for a goto
     that names no node.
     """
-    if type(value) is dict and ROOT not in graph.channels:
-        return Update(_checked(graph, node, value.items()))
+    if type(value) is dict and ROOT not in graph.channels and value.keys() <= graph.channels.keys():
+        return Update([*value.items()])  # the usual answer
     update = Update()
     for part in _parts(value):
         if isinstance(part, Command):

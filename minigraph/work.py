@@ -102,7 +102,7 @@ def work(job: Job, emit: Callable[[Event], None], *, inline: bool = False) -> Wo
     `inline`: functions that need nothing but the state are called right here, not by whoever carries out the effects.
     """
     node = job.scope.graph.nodes[job.task.node]
-    context = _first_try(job, emit)
+    context = TaskContext(job, 1, emit) if job.earlier is None else _first_try(job, emit)
     while True:
         enter(context)
         try:
@@ -289,12 +289,10 @@ def cache_key(node: Node, argument: Any) -> Hashable:
 def _first_try(job: Job, emit: Callable[[Event], None]) -> TaskContext:
     """A task's context, with what an earlier run left: questions, answers, and a result that waits for its routers."""
     earlier = job.earlier
-    if isinstance(earlier, Failed):
-        given = dict(earlier.given)
-        return TaskContext(job, 1, emit, [*earlier.asked], earlier.answers, given, earlier.kept, {})
-    if isinstance(earlier, Paused):
-        return TaskContext(job, 1, emit, [*earlier.asked], earlier.answers, dict(earlier.given), None, {})
-    return TaskContext(job, 1, emit, [], (), {}, None, {})
+    if not isinstance(earlier, Failed | Paused):
+        return TaskContext(job, 1, emit)
+    kept = earlier.kept if isinstance(earlier, Failed) else None
+    return TaskContext(job, 1, emit, [*earlier.asked], earlier.answers, dict(earlier.given), kept)
 
 
 def _next_try(context: TaskContext) -> TaskContext:
