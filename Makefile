@@ -16,7 +16,7 @@ parity: .venv/dev ; $(BIN)/python benchmarks/parity.py --programs 2000 --jobs 2
 
 crash: .venv/dev ; $(BIN)/python benchmarks/crash.py --graphs 200 --desk --jobs 2
 
-endurance: .venv/dev ; $(BIN)/python benchmarks/endurance.py
+endurance: .venv/dev ; $(BIN)/python benchmarks/endurance.py --postgres own
 
 bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
 

@@ -2,6 +2,7 @@
 
     python benchmarks/endurance.py
     python benchmarks/endurance.py --trials kill --kills 2000 --seed 7
+    python benchmarks/endurance.py --postgres own
 
 crowd: 8 processes with 200 runs each on one store, and 8 threads of one process with 50 runs of 20 steps. kill: a run
 like one of a desk whose worker is killed (SIGKILL) at random moments; another worker goes on, and may be killed too.
@@ -15,13 +16,15 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from trials import crowd, faults, race
 from trials.kill import KillTrial, hits
-from trials.store import SqliteStore, Store
+from trials.server import own_server
+from trials.store import PostgresStore, SqliteStore, Store
 
 TRIALS: Final = ("crowd", "kill", "race", "faults")
 RACES: Final[tuple[tuple[race.What, int, race.Where], ...]] = (
@@ -121,7 +124,9 @@ def all_rows(stores: list[Store], trials: list[str], sizes: Sizes, folder: Path)
     for store in stores:
         for trial in trials:
             if trial in ROWS:
-                yield from ROWS[trial](store, sizes, folder)
+                place = folder / f"{store.name} {trial}"
+                place.mkdir()
+                yield from ROWS[trial](store, sizes, place)
     if "faults" in trials:
         yield from fault_rows(stores[0], sizes, folder)
 
@@ -143,14 +148,18 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=sizes.kills, help="how many kills (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=sizes.rounds, help="rounds of a race (default %(default)s)")
     parser.add_argument("--seed", type=int, default=sizes.seed, help="for the moments of kills (default %(default)s)")
+    parser.add_argument("--postgres", metavar="URL", help="the same there, in schemas trial_*; `own` starts a server")
     parser.add_argument("--write", type=Path, help="a page whose tables are to be replaced")
     options = parser.parse_args()
     sizes = Sizes(options.runs, options.kills, options.rounds, options.seed)
     print(HEAD)
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         stores: list[Store] = [SqliteStore(folder / "threads.db")]
+        if options.postgres:
+            own = options.postgres == "own"
+            stores.append(PostgresStore(stack.enter_context(own_server(folder)) if own else options.postgres))
         for row in all_rows(stores, list(options.trials), sizes, folder):
             rows.append(row)
             print(row.text(), *(f"  {what}" for what in row.wrong[:20]), sep="\n", flush=True)

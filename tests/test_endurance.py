@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import endurance
+import psycopg
 import pytest
 from conftest import build, chain, thread
+from postgres_server import conninfo, schema
 from trials import crowd, faults
 from trials.faults import FAULTS, Fault, suffer
 from trials.journey import HITS, MAILS, Ledger, Whereabouts
 from trials.kill import KillTrial, Left, hits
 from trials.race import Outcome, RaceTally, What, Where, judge, race
-from trials.store import SqliteStore, Store
+from trials.store import PostgresStore, SqliteStore, Store
 
 from minigraph.checkpoint import Saver, SqliteSaver
 from minigraph.errors import StorageError
@@ -33,8 +35,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def file(tmp_path: Path) -> SqliteStore:
     return SqliteStore(tmp_path / "threads.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, file: SqliteStore) -> Iterator[Store]:
+    """Every kind of store; a schema is dropped afterwards, and those made from it."""
+    if request.param == "sqlite":
+        yield file
+        return
+    with schema() as name, psycopg.connect(conninfo(), autocommit=True) as connection:
+        yield PostgresStore(conninfo(), name)
+        made = "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s"
+        for (each,) in connection.execute(made, [f"{name}%"]).fetchall():
+            connection.execute(f"DROP SCHEMA {each} CASCADE".encode())
 
 
 class Forgetful(PassingSaver):
@@ -88,28 +103,28 @@ def test_a_crowd_of_which_workers_are_killed(store: Store) -> None:
     assert tally.killed >= 2
 
 
-def test_runs_that_did_not_end_as_they_must_are_noticed(store: Store) -> None:
-    assert crowd.processes(store, workers=1, runs=4, steps=3).wrong == []
-    with store.open() as saver:  # type: ignore[attr-defined]
+def test_runs_that_did_not_end_as_they_must_are_noticed(file: SqliteStore) -> None:
+    assert crowd.processes(file, workers=1, runs=4, steps=3).wrong == []
+    with file.open() as saver:
         graph = crowd.counting(3, saver)
         edited, longer, gone = (thread(crowd.thread_of(0, run)) for run in range(3))
         graph.update_state(edited, {"count": 7}, as_node="step")
         graph.update_state(longer, {"log": []}, as_node="step")
         saver.delete_thread(gone["configurable"]["thread_id"])
-    first, second, third = crowd.unfinished(store, 1, 4, 3)
+    first, second, third = crowd.unfinished(file, 1, 4, 3)
     assert first.startswith("worker-0-run-0 ended at Checkpoint(")
     assert second == "worker-0-run-1: 6 checkpoints, of [3, 3, 2, 1, 0]"
     assert third == "worker-0-run-2 ended at None"
 
 
-def test_a_worker_that_fails_is_noticed(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
-    crowd.processes(store, workers=1, runs=1, steps=1)
-    path = store.path  # type: ignore[attr-defined]
+def test_a_worker_that_fails_is_noticed(file: SqliteStore, capfd: pytest.CaptureFixture[str]) -> None:
+    crowd.processes(file, workers=1, runs=1, steps=1)
+    path = file.path
     path.write_bytes(b"no database any more" * 100)
     with pytest.raises(StorageError):
-        crowd.threads(store, workers=1, runs=1, steps=1)
+        crowd.threads(file, workers=1, runs=1, steps=1)
     with pytest.raises(sqlite3.DatabaseError):
-        crowd.processes(store, workers=2, runs=1, steps=1)
+        crowd.processes(file, workers=2, runs=1, steps=1)
     assert "it is no SQLite database" in capfd.readouterr().err
 
 
@@ -136,8 +151,8 @@ def test_many_killed_workers_lose_nothing_and_do_nothing_twice(
     assert tally.unknown > 0
 
 
-def test_a_mail_that_goes_out_twice_is_noticed(store: Store, tmp_path: Path) -> None:
-    trial = KillTrial(ForgetfulStore(store), tmp_path, seed=3)
+def test_a_mail_that_goes_out_twice_is_noticed(file: SqliteStore, tmp_path: Path) -> None:
+    trial = KillTrial(ForgetfulStore(file), tmp_path, seed=3)
     trial.measure()
     while not trial.tally.repeated and trial.tally.kills < 200:
         trial.run_one(trial.tally.runs, 200)
@@ -146,8 +161,8 @@ def test_a_mail_that_goes_out_twice_is_noticed(store: Store, tmp_path: Path) -> 
     assert trial.tally.repeated
 
 
-def test_what_is_lost_or_done_again_is_noticed(store: Store, tmp_path: Path) -> None:
-    trial = KillTrial(store, tmp_path, seed=0)
+def test_what_is_lost_or_done_again_is_noticed(file: SqliteStore, tmp_path: Path) -> None:
+    trial = KillTrial(file, tmp_path, seed=0)
     trial.measure()
     ended, notes = trial.place(-1)[0], Ledger(tmp_path / "-1.ledger")
     left = trial.look(-1, Left(frozenset(), frozenset()), ended, notes, 0)
@@ -201,9 +216,9 @@ def test_one_wins_and_the_others_leave_nothing(store: Store, what: What, contend
     assert {"ThreadConflictError"} <= set(tally.refused) <= {"ThreadConflictError"} | after
 
 
-def test_two_winners_and_what_losers_leave_is_noticed(store: Store) -> None:
-    assert race(store, "input", contenders=2, rounds=1, where="threads").wrong == []
-    with store.as_left() as saver:
+def test_two_winners_and_what_losers_leave_is_noticed(file: SqliteStore) -> None:
+    assert race(file, "input", contenders=2, rounds=1, where="threads").wrong == []
+    with file.as_left() as saver:
         (head, *_) = saver.history("race-input-0", "")
         log = head.checkpoint.values["log"]
         winner, loser = ("contender 0", "contender 1") if "0" in log[0] else ("contender 1", "contender 0")

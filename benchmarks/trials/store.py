@@ -74,3 +74,39 @@ class SqliteStore:
         with closing(sqlite3.connect(self.path)) as connection:
             found = connection.execute("PRAGMA integrity_check").fetchall()
         return "" if found == [("ok",)] else f"integrity_check of {self.path}: {found}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresStore:
+    """A schema of a PostgreSQL database."""
+
+    url: str
+    schema: str = "trial"
+
+    @property
+    def name(self) -> str:
+        """What it is called in a table."""
+        return "PostgreSQL"
+
+    def fresh(self, number: int) -> PostgresStore:
+        """One of twenty schemas, since making one takes longer than most parts of a trial."""
+        return PostgresStore(self.url, f"{self.schema}_{number % 20}")
+
+    def open(self) -> Saver:
+        """A saver of this process's own; close it."""
+        from minigraph.checkpoint.postgres import PostgresSaver
+
+        return PostgresSaver(self.url, schema=self.schema, timeout=120)
+
+    @contextmanager
+    def as_left(self) -> Iterator[Saver]:
+        """A saver: reading changes nothing."""
+        saver = self.open()
+        try:
+            yield saver
+        finally:
+            saver.close()
+
+    def damage(self) -> str:
+        """A server looks after its own files."""
+        return ""
