@@ -98,9 +98,9 @@ def test_a_crowd_of_threads(store: Store) -> None:
 
 
 def test_a_crowd_of_which_workers_are_killed(store: Store) -> None:
-    tally = crowd.processes(store, workers=3, runs=40, steps=20, kill_every=0.15)
+    tally = crowd.processes(store, workers=3, runs=20, steps=20, kill_every=0.15, most=4)
     assert tally.wrong == []
-    assert tally.killed >= 2
+    assert 1 <= tally.killed <= 4
 
 
 def test_runs_that_did_not_end_as_they_must_are_noticed(file: SqliteStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import signal
 import threading
@@ -76,9 +77,19 @@ def _process(store: Store, worker: int, runs: int, steps: int) -> int:
 
 
 def processes(
-    store: Store, *, workers: int = 8, runs: int = 200, steps: int = 4, kill_every: float | None = None, seed: int = 0
+    store: Store,
+    *,
+    workers: int = 8,
+    runs: int = 200,
+    steps: int = 4,
+    kill_every: float | None = None,
+    most: float = math.inf,
+    seed: int = 0,
 ) -> CrowdTally:
-    """Workers in processes of their own, `runs` runs each. Every `kill_every` seconds one is killed and replaced."""
+    """Workers in processes of their own, `runs` runs each.
+
+    Every `kill_every` seconds one is killed and replaced, `most` times at the most.
+    """
     what = f"{workers} processes" + (f", one killed every {kill_every:g} s" if kill_every else "")
     tally = CrowdTally(what, store.name, workers * runs, steps)
     began, chance, killed_at = time.monotonic(), Random(seed), time.monotonic()
@@ -90,7 +101,7 @@ def processes(
                 del living[worker]
                 if process.exitcode:
                     tally.wrong.append(f"worker {worker} ended with {process.exitcode}")
-        if kill_every and living and time.monotonic() - killed_at > kill_every:
+        if kill_every and tally.killed < most and living and time.monotonic() - killed_at > kill_every:
             killed_at = time.monotonic()
             worker = chance.choice(sorted(living))
             if _kill(living[worker]):
