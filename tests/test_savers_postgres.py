@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import ask, build, chain, say, thread
+from postgres_pooler import SESSIONS, Pooler, server_place, server_socket
 from postgres_server import WITH_PASSWORD, conninfo, schema
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
@@ -328,8 +329,7 @@ class Proxy:
         self.lose: str | None = None
         """"request": the next one does not reach the server; "answer": the answer to it does not come back."""
         self.lost = 0
-        with psycopg.connect(conninfo()) as connection:
-            self._place = connection.info.host, connection.info.port
+        self._place = server_place()
         self._listener = socket.create_server(("127.0.0.1", 0))
         port = self._listener.getsockname()[1]
         self.conninfo = make_conninfo(conninfo(), host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
@@ -345,7 +345,7 @@ class Proxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with client, self._server() as server, contextlib.suppress(ConnectionError):
+        with client, server_socket(self._place) as server, contextlib.suppress(ConnectionError):
             while True:
                 ready, _, _ = select.select([client, server], [], [])
                 if server in ready:
@@ -366,14 +366,6 @@ class Proxy:
                     if lose == "answer":
                         server.recv(65536)
                         return
-
-    def _server(self) -> socket.socket:
-        host, port = self._place
-        if not host.startswith("/"):
-            return socket.create_connection((host, port))
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(f"{host}/.s.PGSQL.{port}")
-        return server
 
 
 @pytest.fixture
@@ -560,6 +552,27 @@ def test_statements_are_prepared_unless_a_pooler_forbids_it(fresh: str, threshol
         ((count,),) = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchall()
         assert (count > 0) is some
         saver._connections.give_back(connection)
+
+
+@pytest.mark.skipif("MINIGRAPH_POSTGRES_URL" in os.environ, reason="that server may ask the pooler for a password")
+def test_a_pooler_may_give_each_transaction_another_session(fresh: str) -> None:
+    with closing(Pooler()) as pooler:
+        with PostgresSaver(pooler.conninfo, schema=fresh, prepare_threshold=None) as saver:
+            saver.put(first({"n": 0}))
+            for number in range(1, 40):
+                saver.put(next_write(saver, {"n": number}, name=f"c{number}"))
+            saver.put(several(saver))
+            saver.copy_thread("t", "copy")
+            saver.prune("t", keep=3)
+            for _ in range(2):
+                saver.record_start("t", "", "task", Recorded("k", False))
+            saver.delete_thread("copy")
+            assert [stored.checkpoint.values["n"] for stored in saver.history("t", "")] == [3, 2, 39]
+            assert asyncio.run(saver.arecorded("t", "", "task")) == (Recorded("k", False),)
+        assert pooler.transactions > 80
+        prepared = PostgresSaver(pooler.conninfo, schema=fresh, prepare_threshold=0)
+        with prepared as saver, pytest.raises(StorageError, match="prepared statement"):
+            [saver.get("t", "") for _ in range(2 * SESSIONS)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
