@@ -275,7 +275,7 @@ def test_a_service_that_stops_drains_and_the_next_one_goes_on(tmp_path: Path, th
                 codes |= {made.send("GET", "/ready").status_code, 1000 + made.begin("d").status_code}
             except httpx.TransportError:
                 break
-        assert {503, 1503} <= codes <= {200, 503, 1503, 1202}
+        assert {503, 1503} <= codes <= {200, 503, 1503, 1202, 1409}
         made.process.wait(60)
     with service(tmp_path, threads, look_seconds=60) as made:
         for thread in ("a", "b", "c"):
@@ -283,3 +283,13 @@ def test_a_service_that_stops_drains_and_the_next_one_goes_on(tmp_path: Path, th
             steps = [data for _, kind, data in events(made, thread) if kind == "step"]
             assert sum(step["state"].get("worker") == "" for step in steps) == 1
             assert len(steps) == 6 + 2  # handed back, and taken up by one worker
+
+
+def test_a_node_that_takes_too_long_to_drain_is_cancelled_and_runs_again(tmp_path: Path) -> None:
+    file = str(tmp_path / "threads.db")
+    with service(tmp_path, file, workers=1, step_seconds=15, drain_seconds=0.2, notice_seconds=0.1) as made:
+        assert made.begin("a").status_code == 202
+        made.process.send_signal(signal.SIGTERM)
+        made.process.wait(10)
+    with service(tmp_path, file, workers=1) as made:
+        assert made.waiting("a")["state"]["done"] == CHECKED

@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     look_seconds: float = 10
     """How often a worker looks for threads that were left."""
     drain_seconds: float = 30
-    """How long the runs under way have to reach the end of their step."""
+    """How long the runs under way have to reach the end of their step; they are cancelled after it."""
     notice_seconds: float = 1
     """How long a worker that stops still answers, so that the load balancer notices."""
 
@@ -97,7 +97,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     looking = asyncio.create_task(runs.take_up_for_ever(settings.look_seconds))
     yield
     looking.cancel()
-    await runs.drain()
+    await runs.drain(settings.drain_seconds)
     saver.close()
 
 
@@ -108,7 +108,7 @@ def drain_on_sigterm(runs: Runs, settings: Settings) -> None:
 
     async def drained(number: int) -> None:
         notice = asyncio.sleep(settings.notice_seconds)
-        await asyncio.gather(notice, asyncio.wait({asyncio.create_task(runs.drain())}, timeout=settings.drain_seconds))
+        await asyncio.gather(notice, runs.drain(settings.drain_seconds))
         if callable(stop_server):
             stop_server(number, None)
 

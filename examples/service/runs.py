@@ -66,6 +66,9 @@ class Runs:
                     stored.set_result(None)
         except GraphDrained:
             await self._hand_back(config)
+        except asyncio.CancelledError:
+            await self._hand_back(config)
+            raise
         except Exception as error:
             if not stored.done():
                 stored.set_exception(error)
@@ -89,13 +92,20 @@ class Runs:
 
     # ------------------------------------------------------------------- the life of a worker
 
-    async def drain(self) -> None:
-        """Takes no new runs and stops those under way at their next step boundary, with everything stored."""
+    async def drain(self, seconds: float) -> None:
+        """Takes no new runs and stops those under way at their next step boundary, with everything stored.
+
+        What is not there after so many seconds is cancelled: its nodes run again where it goes on.
+        """
         self.draining = True
         for _, control in self._under_way.values():
             control.request_drain("the worker stops")
         if self._under_way:
-            await asyncio.wait(self._under_way)
+            _, late = await asyncio.wait(self._under_way, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
 
     async def take_up_for_ever(self, pause: float) -> None:
         """Looks for threads that were left, again and again."""
@@ -123,7 +133,8 @@ class Runs:
 
     def was_left(self, found: StateSnapshot) -> bool:
         """Whether something is due that no worker runs: nobody is asked, nothing failed, nothing was stored lately."""
-        if not found.next or found.interrupts or any(task.error for task in found.tasks):
+        failed = any(task.error and not task.error.startswith("CancelledError(") for task in found.tasks)
+        if not found.next or found.interrupts or failed:
             return False
         if not found.values.get("worker") or found.created_at is None:
             return True
