@@ -258,8 +258,21 @@ def test_a_run_whose_worker_is_killed_is_taken_up_by_another(tmp_path: Path, thr
         states = [data["state"] for _, kind, data in events(made, "a") if kind == "step"]
         taken_up = [each["worker"] for each in states[1:]]
         assert len(set(taken_up)) == 2, "one worker took it up"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def test_an_order_that_was_under_way_when_its_worker_died_is_not_placed_again(tmp_path: Path, threads: str) -> None:
+    with service(tmp_path, threads, step_seconds=0.6, silence_seconds=2, look_seconds=0.3) as made:
+        made.begin("a")
+        made.waiting("a")
         made.answer("a", "yes")
-        assert made.ended("a")["state"]["done"] == PLACED
+        while not made.orders():
+            time.sleep(0.01)
+        os.kill(worker_of(made.get("a")), signal.SIGKILL)
+        (question,) = made.waiting("a")["questions"]
+        assert question["question"].startswith("Was the order placed?")
+        assert made.answer("a", "order 17").status_code == 202
+        assert made.ended("a")["state"]["done"] == [*CHECKED, "answered 'yes'", "placed as order 17"]
         assert made.orders() == ["3 chairs"]
 
 

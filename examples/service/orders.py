@@ -94,6 +94,7 @@ class Shop:
             file.write(f"{amount} {item}\n")
             file.flush()
             os.fsync(file.fileno())
+        await asyncio.sleep(self.seconds)  # until the shop says so
         return f"order of {amount} {item}"
 
 
