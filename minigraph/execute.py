@@ -134,10 +134,6 @@ class ThreadDriver:
             case Start(jobs):
                 self._start(jobs)
                 return self._wait()
-            case Wait():
-                return self._wait()
-            case Stop():
-                return self._stop()
             case Save(write, background):
                 self._settle()
                 saver = needed(self.saver)
@@ -145,6 +141,10 @@ class ThreadDriver:
                     return saver.put(write)
                 self._save_pool = self._save_pool or _pool_of(1, "minigraph-save")
                 self._saving = self._save_pool.submit(saver.put, write)
+            case Wait():
+                return self._wait()
+            case Stop():
+                return self._stop()
             case Settle():
                 self._settle()
             case Load(thread_id, namespace, checkpoint_id):
