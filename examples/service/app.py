@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -22,38 +21,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from minigraph import StateSnapshot
-from minigraph.checkpoint import Saver, SqliteSaver
 from minigraph.errors import InvalidUpdateError, StorageError, ThreadConflictError, UnknownInterruptError
 from service.orders import Order, RunUnderWayError, Shop, order_graph
 from service.runs import Runs, config_of
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """What the environment says, as SERVICE_THREADS and so on."""
-
-    threads: str = "threads.db"
-    """A SQLite file, or postgresql://..."""
-    orders: str = "orders.txt"
-    key: str = ""
-    """What clients send as a bearer token; "" lets everybody in."""
-    step_seconds: float = 0.1
-    store_seconds: float = 10
-    """How long a write waits for a lock, or a call for a connection."""
-    silence_seconds: float = 30
-    """After how much silence a worker counts as dead; longer than any node may take."""
-    look_seconds: float = 10
-    """How often a worker looks for threads that were left."""
-    drain_seconds: float = 30
-    """How long the runs under way have to reach the end of their step; they are cancelled after it."""
-    notice_seconds: float = 1
-    """How long a worker that stops still answers, so that the load balancer notices."""
-
-    @classmethod
-    def read(cls) -> Settings:
-        """The settings of this process; msgspec.ValidationError names a wrong one."""
-        found = {name: os.environ[f"SERVICE_{name.upper()}"] for name in cls.__struct_fields__
-                 if f"SERVICE_{name.upper()}" in os.environ}  # fmt: skip
-        return msgspec.convert(found, cls, strict=False)
+from service.settings import Settings, open_saver
+from service.views import shown, steps
 
 
 class NewRun(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,15 +47,6 @@ class Refused(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
-
-
-def open_saver(settings: Settings) -> Saver:
-    """The saver of one worker. It is made in the worker itself: connections do not survive a fork."""
-    if "://" not in settings.threads:
-        return SqliteSaver(settings.threads, timeout=settings.store_seconds)
-    from minigraph.checkpoint.postgres import PostgresSaver
-
-    return PostgresSaver(settings.threads, max_size=8, timeout=settings.store_seconds)
 
 
 @asynccontextmanager
@@ -119,14 +82,6 @@ def drain_on_sigterm(runs: Runs, settings: Settings) -> None:
 
 
 # ---------------------------------------------------------------------------- requests
-
-
-def shown(found: StateSnapshot) -> dict[str, Any]:
-    """A thread as a client sees it."""
-    errors = [f"{task.name}: {task.error}" for task in found.tasks if task.error]
-    status = "waiting" if found.interrupts else "failed" if errors else "running" if found.next else "ended"
-    questions = [{"id": question.id, "question": question.value} for question in found.interrupts]
-    return {"status": status, "state": found.values, "next": found.next, "questions": questions, "errors": errors}
 
 
 def json(content: object, status: int = 200) -> Response:
@@ -189,45 +144,6 @@ async def get_events(request: Request) -> Response:
     thread_id, _ = await thread(request)
     events = steps(request.app.state.runs, thread_id, request.headers.get("last-event-id"))
     return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
-
-
-async def steps(runs: Runs, thread_id: str, last: str | None) -> AsyncIterator[str]:
-    """Each step after the one with the id `last`; ends when the thread waits, failed or ended, or the worker stops."""
-    step: int | None = None
-    while True:
-        found = await runs.graph.aget_state(config_of(thread_id))
-        if found.metadata is None:
-            return
-        head = found.config["configurable"]["checkpoint_id"]
-        if head != last:
-            limit = None if step is None else max(1, found.metadata["step"] - step)
-            history = runs.graph.aget_state_history(config_of(thread_id), limit=limit)
-            for shot in reversed(await newer(history, last)):
-                last = shot.config["configurable"]["checkpoint_id"]
-                yield event("step", {"state": shot.values, "next": shot.next}, last)
-            step = found.metadata["step"]
-        view = shown(found)
-        if view["status"] != "running":
-            yield event(view["status"], view, head)
-            return
-        if runs.draining:
-            return
-        await asyncio.sleep(0.1)
-
-
-async def newer(history: AsyncIterator[StateSnapshot], last: str | None) -> list[StateSnapshot]:
-    """The checkpoints of a history, newest first, that come before the one with the id `last`."""
-    found = []
-    async for shot in history:
-        if shot.config["configurable"]["checkpoint_id"] == last:
-            break
-        found.append(shot)
-    return found
-
-
-def event(kind: str, data: object, name: str | None) -> str:
-    """One server-sent event; a client that comes back sends the last `id`."""
-    return f"id: {name}\nevent: {kind}\ndata: {msgspec.json.encode(data).decode()}\n\n"
 
 
 async def health(request: Request) -> Response:

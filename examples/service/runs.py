@@ -67,6 +67,7 @@ class Runs:
         except GraphDrained:
             await self._hand_back(config)
         except asyncio.CancelledError:
+            stored.cancel()
             await self._hand_back(config)
             raise
         except Exception as error:
