@@ -519,6 +519,21 @@ def test_a_closed_saver_says_so_and_leaves_no_connection(fresh: str) -> None:
 
 
 @pytest.mark.parametrize("autocommit", [True, False])
+def test_a_connection_of_a_given_pool_may_have_news_for_its_owner(fresh: str, autocommit: bool) -> None:
+    pool: ConnectionPool[Any]
+    with ConnectionPool(conninfo(), kwargs={"autocommit": autocommit}, min_size=1, max_size=1) as pool:
+        saver = PostgresSaver(pool, schema=fresh)
+        saver.put(first({"n": 1}))
+        with pool.connection() as connection:
+            connection.execute(f"LISTEN {fresh}".encode())
+        for number in range(2, 5):
+            sql(f"NOTIFY {fresh}")
+            assert saver.put(next_write(saver, {"n": number})) == number
+        with pool.connection() as connection:
+            assert connection.autocommit is autocommit
+
+
+@pytest.mark.parametrize("autocommit", [True, False])
 def test_a_given_pool_is_used_as_it_is_and_stays_open(fresh: str, autocommit: bool) -> None:
     settings = {"autocommit": autocommit, "row_factory": dict_row, "cursor_factory": psycopg.ClientCursor}
     pool: ConnectionPool[Any]
@@ -748,6 +763,25 @@ def test_slow_nodes_hold_up_neither_the_saves_nor_the_loop(fresh: str) -> None:
         saver.put(first({"n": 1}))
         write = next_write(saver, {"n": 2})
         assert asyncio.run(work()) > 5
+
+
+def test_a_slow_set_up_does_not_hold_up_the_loop(fresh: str) -> None:
+    async def work() -> int:
+        with closing(psycopg.connect(conninfo())) as holder:
+            holder.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_schema._lock_number(fresh),))
+            pending = [asyncio.ensure_future(saver.aget("t", "")) for _ in range(3)]
+            ticks = 0
+            while not sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") or ticks < 5:
+                await asyncio.sleep(0.005)
+                pending.append(asyncio.ensure_future(saver.aget("t", "")))
+                ticks += 1
+            assert not any(each.done() for each in pending)
+            holder.commit()
+            assert {*await asyncio.gather(*pending)} == {None}
+        return ticks
+
+    with PostgresSaver(conninfo(), schema=fresh, max_size=2) as saver:
+        assert asyncio.run(work()) >= 5
 
 
 @contextmanager

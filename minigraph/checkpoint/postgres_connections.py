@@ -74,7 +74,8 @@ class Connections:
         self._pool: Pool | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._autocommit = True
-        self._lock = threading.Lock()
+        self._lock, self._brief = threading.Lock(), threading.Lock()
+        """The first is held while the server is reached and the schema prepared, which may take long."""
         self._closed = self._forked = False
         _known.add(self)
 
@@ -84,12 +85,11 @@ class Connections:
         pool = self._pool or self._start()
         while True:
             connection = self._lent(pool)
-            if not _was_dropped(connection):
-                break
+            if not connection.closed:
+                connection.autocommit = True
+                if not _was_dropped(connection):
+                    return connection
             pool.putconn(connection)
-        if not self._autocommit:
-            connection.autocommit = True
-        return connection
 
     def give_back(self, connection: Connection) -> None:
         """Ends what `take` began; a transaction that is still open is taken back."""
@@ -103,17 +103,19 @@ class Connections:
 
     def close(self) -> None:
         """Waits for the threads and closes the pool if the saver opened it; a given one stays open."""
-        with self._lock:
+        with self._brief:
             self._closed = True
-            executor, pool = self._executor, self._pool
+            executor = self._executor
         if executor is not None:
             executor.shutdown()
+        with self._lock:
+            pool = self._pool
         if pool is not None and self._owned:
             pool.close()
 
     def executor(self) -> ThreadPoolExecutor:
         """Threads for calls that must not wait for anything but a connection."""
-        with self._lock:
+        with self._brief:
             self._check_open()
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self.size, thread_name_prefix="minigraph-postgres")
@@ -142,6 +144,7 @@ class Connections:
                     f"{self.name}: the pool was made in another process and cannot be used after a fork; give the "
                     "saver a connection string instead"
                 )
+            self._check_open()
             if self._pool is None:
                 pool = self._opened()
                 try:
@@ -171,7 +174,8 @@ class Connections:
         """In a child process: forgets what belongs to the parent."""
         if self._pool is not None:
             _abandoned.append(self._pool)
-        self._pool, self._executor, self._lock = None, None, threading.Lock()
+        self._pool, self._executor = None, None
+        self._lock, self._brief = threading.Lock(), threading.Lock()
         self._forked = not self._owned
 
 
@@ -254,8 +258,8 @@ def _end(connection: Connection) -> None:
 
 def _was_dropped(connection: Connection) -> bool:
     """Whether the server ended a connection that nobody used. It looks at the socket and asks only if that has news."""
-    if connection.closed or not _has_news(connection.fileno()):
-        return connection.closed
+    if not _has_news(connection.fileno()):
+        return False
     try:
         connection.execute("")
     except psycopg.OperationalError:
