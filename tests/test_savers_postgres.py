@@ -10,7 +10,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -328,7 +328,7 @@ class Proxy:
     def __init__(self) -> None:
         self.lose: str | None = None
         """"request": the next one does not reach the server; "answer": the answer to it does not come back."""
-        self.lost = 0
+        self.lost = self.statements = 0
         self._place = server_place()
         self._listener = socket.create_server(("127.0.0.1", 0))
         port = self._listener.getsockname()[1]
@@ -358,6 +358,7 @@ class Proxy:
                     lose = None
                     if request[:1] in (b"P", b"B", b"Q"):  # a statement
                         lose, self.lose = self.lose, None
+                        self.statements += 1
                     if lose is not None:
                         self.lost += 1
                     if not request or lose == "request":
@@ -380,6 +381,20 @@ def several(saver: PostgresSaver) -> Write:
     before = write.checkpoints[0].checkpoint
     point = Checkpoint(named_id(write.revision + 2, "third"), before.id, 1, "loop", 0, {"n": 3})
     return Write("t", "", write.revision, (*write.checkpoints, NewCheckpoint(point, before)))
+
+
+def test_a_step_is_one_round_trip_and_so_are_a_question_and_an_answer(proxy: Proxy, fresh: str) -> None:
+    with PostgresSaver(proxy.conninfo, schema=fresh) as saver:
+        saver.put(first({"n": 1}, due=(Task("task", "node"),)))
+        results = ((named_id(1, "c0"), Finished("task", "node")),)
+        steps: list[Callable[[], Write]] = [
+            lambda: Write("t", "", 1, (), results),
+            lambda: next_write(saver, {"n": 2}),
+        ]
+        for make in steps:
+            write, before = make(), proxy.statements
+            saver.put(write)
+            assert proxy.statements == before + 1
 
 
 def test_a_write_whose_answer_is_lost_is_looked_for(proxy: Proxy, fresh: str) -> None:
