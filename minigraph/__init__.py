@@ -7,6 +7,7 @@ from minigraph.context import Runtime, get_config, get_runtime, get_stream_write
 from minigraph.difference import MISSING, Difference
 from minigraph.graph import StateGraph
 from minigraph.messages import MessagesState, add_messages
+from minigraph.migration import Migration
 from minigraph.recording import aonce, once
 from minigraph.types import (
     END,
@@ -42,6 +43,7 @@ __all__ = [
     "Interrupt",
     "JoinNeverFiredWarning",
     "MessagesState",
+    "Migration",
     "Overwrite",
     "RetryPolicy",
     "RunControl",

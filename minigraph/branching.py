@@ -241,7 +241,8 @@ class _Move:
         new_results = tuple((checkpoint.id, result) for result in results.values())
         carried = tuple(self.carried(namespace, stored, renamed, places))
         new = (NewCheckpoint(checkpoint, None),)
-        yield Save(Write(self.scope.thread_id, new_namespace, 0, new, new_results, carried=carried))
+        place = (self.scope.thread_id, new_namespace, 0)
+        yield Save(Write(*place, new, new_results, carried=carried, graph=stored.graph))
 
     def carried(self, namespace: str, stored: Stored, renamed: dict[str, Task], places: list[Place]) -> list[Carried]:
         """What the new tasks take over of the old ones' records: what began before a new answer."""
@@ -270,7 +271,7 @@ def reopen_child(scope: Scope, namespace: str, checkpoint_id: str | None) -> Gen
                 f"thread {scope.thread_id!r}, namespace {namespace!r}: there is no checkpoint {checkpoint_id!r}"
             )
         position = forked(msgspec.structs.replace(scope, namespace=namespace), stored)
-        yield Save(Write(scope.thread_id, namespace, position.revision, tuple(position.unsaved)))
+        yield Save(Write(scope.thread_id, namespace, position.revision, tuple(position.unsaved), graph=stored.graph))
     yield from reopen_parents(scope, namespace)
 
 

@@ -219,13 +219,18 @@ def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
     part = parent.task.node if stateful else f"{parent.task.node}:{parent.task.id}"
     part = part if number == 0 else f"{part}:#{number}"
     saver = None if compiled.checkpointer is False else outer.saver
+    namespace = f"{outer.namespace}|{part}" if outer.namespace else part
     if saver is not None:
         saver.register(*storable_types(compiled))
+        if compiled.migrating:
+            from minigraph.migrating import learning
+
+            saver = learning(saver, namespace, compiled)
     return Scope(
         graph=compiled.graph,
         saver=saver,
         thread_id=outer.thread_id,
-        namespace=f"{outer.namespace}|{part}" if outer.namespace else part,
+        namespace=namespace,
         config=outer.config,
         modes=outer.modes if outer.subgraphs else outer.modes & {"custom"},
         context=outer.context,
@@ -251,6 +256,10 @@ def root_scope(compiled: Threads, config: Mapping[str, Any] | None, durability: 
     if compiled.checkpointer is True:
         raise RuntimeError("checkpointer=True is for a graph used inside another; give a root graph a saver")
     saver = compiled.checkpointer if not isinstance(compiled.checkpointer, bool) else None
+    if saver is not None and compiled.migrating:
+        from minigraph.migrating import MigratingSaver
+
+        saver = MigratingSaver(saver, compiled)
     thread_id = configurable.get("thread_id")
     if saver is not None and not (isinstance(thread_id, str) and thread_id):
         raise ValueError(

@@ -21,6 +21,7 @@ from minigraph.calls import (
 )
 from minigraph.context import current
 from minigraph.execute import ThreadDriver
+from minigraph.migration import checked_migrations
 from minigraph.opening import REPLAY, AtHead
 from minigraph.signatures import (
     AnyContextT,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.graph import StateGraph
+    from minigraph.migration import Migration
     from minigraph.work import RunTask
 
 
@@ -70,17 +72,28 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
         interrupt_after: Breakpoints,
         executor: Executor | None,
         types: tuple[Any, ...] = (),
+        migrations: Sequence[Migration] = (),
     ) -> None:
         self.builder, self.graph, self.cache, self.executor = builder, graph, cache, executor
         self.name = graph.name
         self.checkpointer: Saver | bool | None = checked_saver(checkpointer)
         self.before = breakpoints(graph, interrupt_before, "interrupt_before")
         self.after = breakpoints(graph, interrupt_after, "interrupt_after")
-        self.types = types
+        self.types, self.migrations = types, checked_migrations(graph, migrations)
+        children = [node.child for node in graph.nodes.values() if node.child is not None]
+        self.migrating = bool(migrations) or any(child.migrating for child in children)
         self.run_task: RunTask | None = None
         self.storable: tuple[type, ...] | None = None
         if self.checkpointer is not None and not isinstance(self.checkpointer, bool):
             self.checkpointer.register(*storable_types(self))
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits of what a stored thread depends on: names of nodes, keys and their kinds, list edges.
+
+        The same in every process, whatever the functions do. A snapshot has that of the graph which stored it.
+        """
+        return self.graph.fingerprint
 
     # --------------------------------------------------------------------- run
 

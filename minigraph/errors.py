@@ -17,7 +17,8 @@
     │   ├── UnknownOutcomeError           a once() call began and its end was never recorded
     │   ├── UnknownCheckpointError        no such checkpoint, or no such namespace (also a ValueError)
     │   ├── NoTurnError                   bisect: no checkpoint at which the predicate turned true (also a ValueError)
-    │   ├── UnknownNodeError              a stored task names a node that this graph lacks
+    │   ├── GraphChangedError             what a thread has stored does not fit the graph
+    │   │   └── UnknownNodeError          a stored task names a node that this graph lacks
     │   ├── NodeTimeoutError              a node ran longer than it may
     │   ├── NodeCancelledError            a node raised CancelledError itself
     │   └── StorageError                  a saver could not do what was asked
@@ -174,11 +175,32 @@ class NoTurnError(MinigraphError, ValueError):
         self.at_oldest = at_oldest
 
 
-class UnknownNodeError(MinigraphError):
+class GraphChangedError(MinigraphError):
+    """What a thread has stored does not fit the graph: `keys` or `joins` that it lacks. Nothing was written.
+
+    `stored` is the fingerprint of the graph that wrote it ("": unknown), `present` that of the graph at hand.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        thread_id: str = "",
+        keys: tuple[str, ...] = (),
+        joins: tuple[str, ...] = (),
+        stored: str = "",
+        present: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.thread_id, self.keys, self.joins = thread_id, keys, joins
+        self.stored, self.present = stored, present
+
+
+class UnknownNodeError(GraphChangedError):
     """A stored task waits for a node that this graph does not have."""
 
-    def __init__(self, message: str, *, node: str) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, node: str, **facts: Any) -> None:
+        super().__init__(message, **facts)
         self.node = node
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
     from minigraph.compiled import CompiledGraph
+    from minigraph.migration import Migration
 
     AnyGraph = CompiledGraph[Any, Any, Any, Any]
 
@@ -310,12 +311,14 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         executor: Executor | None = None,
         name: str = "graph",
         ignore: Sequence[str] = (),
+        migrations: Sequence[Migration] = (),
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """Checks the graph and freezes it. Later edits of the builder do not reach what was compiled.
 
         `checkpointer` stores every step; True (for a graph used inside another) keeps a memory of its own in the
         parent's, False stores nothing. `interrupt_before` and `interrupt_after` pause at those nodes ("*": at all).
         `executor` (a process pool, say) runs the tasks of sync nodes; what travels to it must be picklable.
+        `migrations` say what nodes and keys of stored threads are called now.
         Each finding of check() is issued as a GraphWarning; `ignore` lists those to leave out, "name" or "name:place".
         Raises GraphDefinitionError for anything that names no node, and TypeError for something that is no saver.
         """
@@ -325,7 +328,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         ignored = checked_ignore(ignore)
         graph = self.frozen(name)
         types = tuple(kind for schema in self._schemas.values() for kind in (schema.view.schema, *schema.types))
-        compiled = CompiledGraph(self, graph, checkpointer, cache, interrupt_before, interrupt_after, executor, types)
+        breaks = (interrupt_before, interrupt_after)
+        compiled = CompiledGraph(self, graph, checkpointer, cache, *breaks, executor, types, migrations)
         warn(compiled, ignored, stacklevel=2)
         return compiled
 

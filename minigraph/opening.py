@@ -21,6 +21,7 @@ from minigraph.errors import (
     UnknownInterruptError,
 )
 from minigraph.identifiers import looks_like_answers, same_call, task_id
+from minigraph.migration import Migrated, check_fits, settled
 from minigraph.position import Position, stamp, write_of
 from minigraph.records import Checkpoint, Failed, Finished, NewCheckpoint, Paused, Stored, Task
 from minigraph.step import Stamp, merge
@@ -56,18 +57,22 @@ def open_run(scope: Scope, given: Any, checkpoint_id: str | None) -> Opening:
         stored = yield from load(scope, checkpoint_id)
     if scope.owner:
         if stored is not None and same_call(stored.checkpoint.owner) == same_call(scope.owner):
-            position = yield from _answered(scope, position_of(stored), dict(scope.given))
+            check_fits(scope, stored, goes_on=True)
+            position = yield from _answered(scope, resumed(scope, stored), dict(scope.given))
             return position, False
+        check_fits(scope, stored, goes_on=False)
         return input_position(scope, stored, given), True
+    is_input = given is not None and given is not REPLAY and not isinstance(given, Command)
+    check_fits(scope, stored, goes_on=not is_input)
     if isinstance(given, Command):
         return (yield from _command(scope, stored, given))
-    if given is not None and given is not REPLAY:
+    if is_input:
         return input_position(scope, stored, given), True
     if stored is None:
         raise EmptyInputError("there is no input, and nothing is stored to go on from; pass the input as a dict")
     at_head = stored.checkpoint.id == stored.head_id and given is not REPLAY
     if at_head or not stored.checkpoint.due:
-        return position_of(stored), False
+        return resumed(scope, stored), False
     return forked(scope, stored), False
 
 
@@ -115,6 +120,14 @@ def position_of(stored: Stored) -> Position:
     """The position at a stored checkpoint."""
     results = {result.task_id: result for result in stored.results}
     return Position(stored.checkpoint, results, stored.revision, stored=stored.checkpoint)
+
+
+def resumed(scope: Scope, stored: Stored) -> Position:
+    """The position at the stored head; one that was read under new names is first stored under them, as an update."""
+    position = position_of(stored)
+    if isinstance(stored.checkpoint, Migrated) and stored.checkpoint.due:
+        move(position, settled(stored.checkpoint, stamp(scope, position.next_revision(scope))))
+    return position
 
 
 def input_position(scope: Scope, stored: Stored | None, given: Any) -> Position:
@@ -189,8 +202,8 @@ def _command(scope: Scope, stored: Stored | None, command: Command[Any]) -> Open
         if command.resume is not UNSET:
             raise UnknownInterruptError(f"thread {scope.thread_id!r} never ran, so no question of it is open")
         return input_position(scope, None, command), True
-    position = position_of(stored)
     at_head = stored.checkpoint.id == stored.head_id
+    position = resumed(scope, stored) if at_head else position_of(stored)
     answers: dict[str, Any] = {}
     places: list[Place] = []
     if command.resume is not UNSET:

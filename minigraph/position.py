@@ -58,8 +58,9 @@ def write_of(
     scope: Scope, position: Position, new: Sequence[NewCheckpoint], results: Sequence[tuple[str, Result]]
 ) -> Write:
     """What stores new checkpoints and results of a position, in one transaction."""
-    carried = tuple(position.carried)
-    return Write(scope.thread_id, scope.namespace, position.revision, tuple(new), tuple(results), carried=carried)
+    place = (scope.thread_id, scope.namespace, position.revision)
+    carried, graph = tuple(position.carried), scope.graph.fingerprint
+    return Write(*place, tuple(new), tuple(results), (), carried, graph)
 
 
 def kept_prefixes(graph: Graph, pairs: Sequence[tuple[Task, Finished]]) -> frozenset[str]:

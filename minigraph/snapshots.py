@@ -15,6 +15,7 @@ from minigraph.context import Scope
 from minigraph.effects import Effect, Found, History, Load, Save, Start, Wait
 from minigraph.errors import InvalidUpdateError, UnknownCheckpointError, listing, nearest
 from minigraph.identifiers import child_namespace
+from minigraph.migration import note_of
 from minigraph.opening import (
     edited,
     fill,
@@ -88,6 +89,7 @@ def describe(scope: Scope, stored: Stored, *, live: bool) -> StateSnapshot:
         tasks=tasks,
         interrupts=open_questions(checkpoint.due, results) if live else tuple(q for t in tasks for q in t.interrupts),
         waiting=tuple(waiting(graph, checkpoint)),
+        fingerprint=stored.graph,
     )
 
 
@@ -189,9 +191,9 @@ def update(
             continue
         yield from _superstep(scope, position, updates, at_head)
         at_head = True
-    write = Write(
-        scope.thread_id, scope.namespace, position.revision, tuple(position.unsaved), tuple(position.unsaved_results)
-    )
+    place = (scope.thread_id, scope.namespace, position.revision)
+    note = note_of(scope.graph, position.checkpoint)
+    write = Write(*place, tuple(position.unsaved), tuple(position.unsaved_results), graph=note)
     yield Save(without_untracked(write, scope.graph.untracked))
     if scope.namespace:
         yield from reopen_parents(scope, scope.namespace)

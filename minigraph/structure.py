@@ -7,6 +7,7 @@ import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -142,6 +143,8 @@ class Graph:
     """The keys that `operator.add` grows at their end."""
     deferring: frozenset[str] = field(init=False)
     """The nodes that wait until nothing else is due."""
+    fingerprint: str = field(init=False)
+    """16 hexadecimal digits of what a stored thread depends on: names of nodes, keys and their kinds, list edges."""
 
     def __post_init__(self) -> None:
         of = {name: tuple(j for j in self.joins if name in j.sources) for name in (*self.nodes, START)}
@@ -152,10 +155,18 @@ class Graph:
         added = (k for k, c in self.channels.items() if isinstance(c, Reduced) and c.reducer is operator.add)
         object.__setattr__(self, "appended", frozenset(added))
         object.__setattr__(self, "deferring", frozenset(name for name, node in self.nodes.items() if node.defer))
+        object.__setattr__(self, "fingerprint", _fingerprint(self))
 
     def initial_values(self) -> dict[str, Any]:
         """The state of a thread that nothing has been written to."""
         return {key: value for key, channel in self.channels.items() if (value := channel.initial()) is not UNSET}
+
+
+def _fingerprint(graph: Graph) -> str:
+    nodes = sorted([name for name in graph.nodes if name != START])
+    keys = sorted([(key, type(channel).__name__, channel.tracked) for key, channel in graph.channels.items()])
+    joins = sorted([join.name for join in graph.joins])
+    return blake2b(ascii((nodes, keys, joins)).encode(), digest_size=8).hexdigest()
 
 
 def check_target(node: str, target: Any, names: Mapping[str, Any], did: str) -> str | Send:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from minigraph.cache import Cache
     from minigraph.checkpoint.base import Saver
+    from minigraph.migration import Migration
     from minigraph.work import RunTask
 
 Reading = Callable[[Scope, str | None], Generator[Effect, Any, Found]]
@@ -34,6 +35,9 @@ class Threads:
     cache: Cache | None
     executor: Executor | None
     run_task: RunTask | None
+    migrations: tuple[Migration, ...]
+    migrating: bool
+    """Whether this graph or a child graph that is a node of it has migrations."""
 
     def get_state(self, config: Mapping[str, Any], *, subgraphs: bool = False) -> StateSnapshot:
         """The thread as it is now; with a checkpoint_id in the config, as it was then.

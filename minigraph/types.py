@@ -187,7 +187,8 @@ class StateSnapshot:
     """What a thread looked like at one checkpoint.
 
     Read without a checkpoint id it is live: finished tasks of an unfinished step are merged in and `next` lists the
-    unfinished ones. `waiting` are list edges that have seen some of their sources but not all.
+    unfinished ones. `waiting` are list edges that have seen some of their sources but not all. `fingerprint` is that
+    of the graph which stored it ("": unknown); `graph.fingerprint` is that of a graph at hand.
     """
 
     values: Any
@@ -199,6 +200,7 @@ class StateSnapshot:
     tasks: tuple[TaskSnapshot, ...] = ()
     interrupts: tuple[Interrupt, ...] = ()
     waiting: tuple[str, ...] = ()
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

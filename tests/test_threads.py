@@ -9,10 +9,11 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from conftest import Sync, ask, build, chain, checkpoint_before, fan, odd, say, sources, thread, words
 
-from minigraph import END, START, Command, JoinNeverFiredWarning, Overwrite, Send, StateUpdate, interrupt
+from minigraph import END, START, Command, JoinNeverFiredWarning, Migration, Overwrite, Send, StateUpdate, interrupt
 from minigraph.checkpoint import InMemorySaver, Saver
 from minigraph.errors import (
     EmptyInputError,
+    GraphChangedError,
     InvalidUpdateError,
     ThreadConflictError,
     UnknownCheckpointError,
@@ -228,9 +229,15 @@ def test_a_key_declared_later_gets_its_initial_value(run: Sync, saver: Saver) ->
     assert run.invoke(second, {}, T) == {"old": 1, "new": [1]}
 
 
-def test_a_key_that_was_dropped_is_ignored(run: Sync, saver: Saver) -> None:
+def test_a_key_that_was_dropped_is_an_error_until_somebody_says_so(run: Sync, saver: Saver) -> None:
     run.invoke(build(words("a"), chain("a"), saver), {"value": 1}, T)
-    smaller = build({"a": lambda s: {"log": [sorted(s)]}}, chain("a"), saver, state=Smaller)
+    nodes: dict[str, Any] = {"a": lambda s: {"log": [sorted(s)]}}
+    smaller = build(nodes, chain("a"), saver, state=Smaller)
+    with pytest.raises(GraphChangedError, match=r"holds the key 'value'.*has keys 'log'") as caught:
+        run.invoke(smaller, {}, T)
+    assert caught.value.keys == ("value",)
+    assert run.state(smaller, T).values == {"log": ["a"]}
+    smaller = build(nodes, chain("a"), saver, state=Smaller, migrations=[Migration(keys={"value": None})])
     assert run.invoke(smaller, {}, T) == {"log": [["log"]]}
 
 
