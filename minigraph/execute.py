@@ -78,7 +78,6 @@ class ThreadDriver:
         self._running = 0
         """How many of the jobs given to a pool have not been heard of."""
         self._raised: BaseException | None = None
-        self._inline: Job | None = None
         self._saving: Future[int] | None = None
         self._save_pool: ThreadPoolExecutor | None = None
 
@@ -132,8 +131,7 @@ class ThreadDriver:
     def _carry_out(self, effect: Effect) -> Any:
         match effect:
             case Start(jobs):
-                self._start(jobs)
-                return self._wait()
+                return self._start(jobs)
             case Save(write, background):
                 self._settle()
                 saver = needed(self.saver)
@@ -158,16 +156,18 @@ class ThreadDriver:
                 return needed(self.saver).namespaces(thread_id)
         return None
 
-    def _start(self, jobs: tuple[Job, ...]) -> None:
+    def _start(self, jobs: tuple[Job, ...]) -> list[Item]:
         first, scope = jobs[0], jobs[0].scope
         if first.task.node == START or (len(jobs) == 1 and not scope.live and scope.executor is None):
-            self._inline = first
-            return
+            items: list[Item] = []
+            items.append(perform(first, items.append))
+            return items
         if scope.executor is not None:
             self._start_elsewhere(jobs, scope.executor)
-            return
-        for job in jobs:
-            self._start_in_thread(job)
+        else:
+            for job in jobs:
+                self._start_in_thread(job)
+        return self._wait()
 
     def _start_in_thread(self, job: Job) -> None:
         future = self._threads(job).submit(contextvars.copy_context().run, perform, job, self._items.put)
@@ -205,11 +205,6 @@ class ThreadDriver:
                 self._expect(executor.submit(perform_elsewhere, portable(job)), job, received)
 
     def _wait(self) -> list[Item]:
-        if self._inline is not None:
-            job, self._inline = self._inline, None
-            items: list[Item] = []
-            items.append(perform(job, items.append))
-            return items
         found: list[Item] = []
         while not found or not self._items.empty():
             item = self._raised or self._next()

@@ -60,8 +60,9 @@ class _ScheduledDriver(ThreadDriver):
         self._schedule, self._used = schedule, 0
         self._jobs: list[Job] = []
 
-    def _start(self, jobs: tuple[Job, ...]) -> None:
+    def _start(self, jobs: tuple[Job, ...]) -> list[Item]:
         self._jobs.extend(jobs)
+        return self._wait()
 
     def _wait(self) -> list[Item]:
         number = self._next_number()
