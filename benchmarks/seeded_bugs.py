@@ -61,7 +61,7 @@ BUGS = (
     Bug(
         "Writes are merged in the order in which tasks finish",
         "minigraph.run:Run._complete",
-        "new = merge(self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)))",
+        "new = merge(self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)), own=own)",
         "pairs.sort(key=lambda pair: [*position.results].index(pair[0].id))\n"
         "            new = merge(\n"
         "                self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)), in_order=True\n"

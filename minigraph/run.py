@@ -250,7 +250,8 @@ class Run:
         """Merges a finished step into the next checkpoint. A merge that fails leaves the step to be run again."""
         position, old = self.position, self.position.checkpoint
         try:
-            new = merge(self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)))
+            own = jobs[0].own if len(jobs) == len(pairs) == 1 else None
+            new = merge(self.graph, old, pairs, stamp(self.scope, position.next_revision(self.scope)), own=own)
         except Exception as error:
             yield from self._refuse_step(jobs, error)
             raise

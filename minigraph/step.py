@@ -28,17 +28,21 @@ def merge(
     source: str = "loop",
     kept: Sequence[Task] = (),
     in_order: bool = False,
+    own: dict[str, Any] | None = None,
 ) -> Checkpoint:
     """The checkpoint after a step: writes folded in task order, joins advanced, the next tasks listed.
 
-    `kept` are tasks of the old checkpoint that stay due as they are; `in_order` takes the results as they come. In a
-    child graph what was written is collected for its parent. Raises InvalidUpdateError for conflicting writes, and
-    whatever a reducer raises.
+    `kept` are tasks of the old checkpoint that stay due as they are; `in_order` takes the results as they come; `own`
+    is the state with the writes of a step of one task, where its routers have seen it. In a child graph what was
+    written is collected for its parent. Raises InvalidUpdateError for conflicting writes, and whatever a reducer
+    raises.
     """
     ordered = finished
     if len(finished) > 1 and not in_order:
         ordered = sorted(finished, key=lambda pair: merge_order(pair[0]))
-    values = apply_writes(graph, checkpoint.values, [(task.node, result.writes) for task, result in ordered])
+    values = own
+    if values is None or graph.aging:
+        values = apply_writes(graph, checkpoint.values, [(task.node, result.writes) for task, result in ordered])
     joins, names, deferred, sends = _arrivals(graph, checkpoint, ordered)
     if kept:
         names -= {task.node for task in kept if not task.is_send}

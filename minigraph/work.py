@@ -47,6 +47,8 @@ class Job(msgspec.Struct):
     earlier: Result | None = None
     returned: Any = UNSET
     """What the node is taken to have returned, for an edit that stands for it; UNSET: run the node."""
+    own: dict[str, Any] | None = None
+    """The state with the writes of the result, as the node's routers saw it; None where there were none to see it."""
 
     @property
     def edited(self) -> bool:
@@ -204,11 +206,13 @@ def _route(
         else:
             answer = yield Invoke(router.callee, argument, context)
         targets += router.resolve(node.name, answer, graph.nodes)
+    job.own = own
     return Finished(result.task_id, result.node, result.writes, targets, asked=result.asked, answers=result.answers)
 
 
 def _handle(job: Job, node: Node, handler: Callee, context: TaskContext, error: Exception) -> Work:
     """Lets the error handler's return value stand for the node's; the node's edges are not followed."""
+    job.own = None
     try:
         argument = read_input(job, node.view)
         returned = yield Invoke(handler, argument, context, error=NodeError(node.name, error))

@@ -9,7 +9,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from conftest import Log, Sync, build, chain, fan, odd, say, thread, words
@@ -672,3 +672,37 @@ def test_drawing_shows_fixed_and_chosen_edges() -> None:
     text = graph.draw_mermaid()
     for line in ("__start__ --> a;", "b --> c;", "a -. go .-> b;", "a -. stop .-> __end__;"):
         assert line in text
+
+
+added: list[int] = []
+
+
+def noted_add(old: int, new: int) -> int:
+    added.append(new)
+    return old + new
+
+
+class Sums(TypedDict):
+    total: Annotated[int, noted_add]
+
+
+def test_a_reducer_is_called_once_for_a_write_that_only_routers_and_the_step_see(run: Sync) -> None:
+    added.clear()
+    seen: list[int] = []
+
+    def router(state: Any) -> str:
+        seen.append(state["total"])
+        return END
+
+    graph = build({"n": lambda s: {"total": 2}}, chain("n"), routers=[("n", router)], state=Sums)
+    assert run.invoke(graph, {"total": 1}) == {"total": 3}
+    assert (added, seen) == ([1, 2], [3])
+
+
+def test_a_router_that_edits_what_it_is_given_changes_nothing(run: Sync) -> None:
+    def router(state: Any) -> str:
+        state["log"].append("edited")
+        return END
+
+    graph = build({"n": lambda s: {"log": ["n"]}}, chain("n"), routers=[("n", router)])
+    assert run.invoke(graph, {}) == {"log": ["n"]}
