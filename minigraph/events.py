@@ -80,6 +80,9 @@ def written(writes: Sequence[tuple[str, Any]]) -> Any:
 
 def result(writes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Writes as a task's result: what each key got; {"$writes": [...]} where it got several values."""
+    single = dict(writes)
+    if len(single) == len(writes):
+        return single
     by_key: dict[str, list[Any]] = {}
     for key, value in writes:
         by_key.setdefault(key, []).append(value)
@@ -125,8 +128,9 @@ def checkpoint(scope: Scope, new: Checkpoint) -> dict[str, Any]:
 
 def config_of(thread_id: str, namespace: str, checkpoint_id: str | None) -> dict[str, Any]:
     """The configuration that names a checkpoint (or, without an id, a namespace's head)."""
-    place = {"thread_id": thread_id, "checkpoint_ns": namespace}
-    return {"configurable": place if checkpoint_id is None else {**place, "checkpoint_id": checkpoint_id}}
+    if checkpoint_id is None:
+        return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
 
 
 def metadata_of(checkpoint: Checkpoint) -> dict[str, Any]:

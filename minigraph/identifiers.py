@@ -7,6 +7,7 @@ import random
 import re
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -39,6 +40,11 @@ def parts_of_checkpoint_id(checkpoint_id: str) -> tuple[int, bytes] | None:
     return int.from_bytes(packed[:8], "big"), packed[8:]
 
 
+def revision_of(checkpoint_id: str) -> int:
+    """The revision that an id of ours begins with."""
+    return int(checkpoint_id[:16], 16)
+
+
 def mark_of(checkpoint_id: str, revision: int) -> bytes | None:
     """The random half of an id; None for one that does not begin with the revision."""
     parts = parts_of_checkpoint_id(checkpoint_id)
@@ -47,7 +53,7 @@ def mark_of(checkpoint_id: str, revision: int) -> bytes | None:
 
 def joined_checkpoint_id(revision: int, mark: bytes) -> str:
     """The id with this revision and random half."""
-    return revision.to_bytes(8, "big").hex() + mark.hex()
+    return (revision.to_bytes(8, "big") + mark).hex()
 
 
 def now() -> int:
@@ -57,7 +63,13 @@ def now() -> int:
 
 def time_text(milliseconds: int) -> str:
     """A time in milliseconds since 1970 as ISO 8601, UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_second_text(seconds)}.{str(rest + 1000)[1:]}+00:00"
+
+
+@lru_cache(64)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]
 
 
 def task_id(checkpoint_id: str, place: int) -> str:

@@ -109,6 +109,8 @@ def load(scope: Scope, checkpoint_id: str | None) -> Generator[Effect, Any, Stor
 def fill(graph: Graph, stored: Stored) -> Stored:
     """The stored checkpoint with initial values for keys that were declared after it was written."""
     values = stored.checkpoint.values
+    if graph.channels.keys() <= values.keys():
+        return stored
     missing = {key: value for key, value in graph.initial_values().items() if key not in values}
     if not missing:
         return stored

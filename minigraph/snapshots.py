@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -38,10 +37,10 @@ from minigraph.records import (
     Write,
     without_untracked,
 )
-from minigraph.run import live_values, open_questions
-from minigraph.state import View
+from minigraph.run import live_values
+from minigraph.state import ROOT, View
 from minigraph.structure import Graph
-from minigraph.types import END, START, StateSnapshot, StateUpdate, TaskSnapshot
+from minigraph.types import END, START, Interrupt, StateSnapshot, StateUpdate, TaskSnapshot
 from minigraph.work import Job, Outcome
 
 Read = Generator[Effect, Any, Found]
@@ -73,22 +72,36 @@ def describe(scope: Scope, stored: Stored, *, live: bool) -> StateSnapshot:
     """A stored checkpoint as a snapshot. `live` merges in what finished meanwhile and hides answered questions."""
     checkpoint = stored.checkpoint
     graph = scope.graph if scope.graph.nodes else unknown_graph(checkpoint.values)
-    results = {result.task_id: result for result in stored.results}
-    values = live_values(graph, checkpoint, results) if live else checkpoint.values
-    due = [t for t in checkpoint.due if not (live and isinstance(results.get(t.id), Finished))]
-    tasks = tuple(_task(scope, task, results.get(task.id), live) for task in checkpoint.due)
-    place = (scope.thread_id, scope.namespace)
-    parent = checkpoint.parent_id
+    results: dict[str, Result] = {}
+    for result in stored.results:
+        results[result.task_id] = result
+    own = checkpoint.values  # a saver gives new objects
+    values = live_values(graph, checkpoint, results) if live and results else own
+    if values is own and ROOT not in graph.channels:
+        shown: Any = {key: own[key] for key in graph.channels if key in own}
+    else:
+        shown = events.values(graph, values)
+    due: list[str] = []
+    tasks: list[TaskSnapshot] = []
+    interrupts: list[Interrupt] = []
+    for task in checkpoint.due:
+        given = results.get(task.id)
+        shot = _task(scope, task, given, live)
+        tasks.append(shot)
+        interrupts += shot.interrupts
+        if not (live and isinstance(given, Finished)):
+            due.append(task.node)
+    thread, namespace, parent = scope.thread_id, scope.namespace, checkpoint.parent_id
     return StateSnapshot(
-        values=events.values(graph, values),
-        next=tuple(task.node for task in due),
-        config=events.config_of(*place, checkpoint.id),
+        values=shown,
+        next=tuple(due),
+        config=events.config_of(thread, namespace, checkpoint.id),
         metadata=events.metadata_of(checkpoint),
         created_at=checkpoint.created_at,
-        parent_config=None if parent is None else events.config_of(*place, parent),
-        tasks=tasks,
-        interrupts=open_questions(checkpoint.due, results) if live else tuple(q for t in tasks for q in t.interrupts),
-        waiting=tuple(waiting(graph, checkpoint)),
+        parent_config=None if parent is None else events.config_of(thread, namespace, parent),
+        tasks=tuple(tasks),
+        interrupts=tuple(interrupts),
+        waiting=tuple(waiting(graph, checkpoint)) if checkpoint.joins else (),
         fingerprint=stored.graph,
     )
 
@@ -139,15 +152,15 @@ def _with_children(scope: Scope, shot: StateSnapshot, subgraphs: bool) -> Read[S
         namespace = child_namespace(scope.namespace, task.name, "" if stateful else task.id)
         stored = yield Load(scope.thread_id, namespace, None)
         if stored is None:
-            tasks.append(dataclasses.replace(task, state=None))
+            tasks.append(msgspec.structs.replace(task, state=None))
             continue
         state: Any = events.config_of(scope.thread_id, namespace, None)
         if subgraphs:
             inner = child_scope(scope, node.child, namespace)
             inner_shot = describe(inner, stored, live=True)
             state = yield from _with_children(inner, inner_shot, subgraphs)
-        tasks.append(dataclasses.replace(task, state=state))
-    return dataclasses.replace(shot, tasks=tuple(tasks))
+        tasks.append(msgspec.structs.replace(task, state=state))
+    return msgspec.structs.replace(shot, tasks=tuple(tasks)) if tasks else shot
 
 
 def child_scope(scope: Scope, child: Any, namespace: str) -> Scope:

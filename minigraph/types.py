@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict, TypeVar, final
 
+import msgspec
+
 TargetT = TypeVar("TargetT")
 ValueT = TypeVar("ValueT", covariant=True)
 
@@ -169,8 +171,7 @@ class StateUpdate(NamedTuple):
     task_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSnapshot:
+class TaskSnapshot(msgspec.Struct, frozen=True):
     """A task of a checkpoint: its questions, error or result, and for a child graph its state (or where to find it)."""
 
     id: str
@@ -182,8 +183,7 @@ class TaskSnapshot:
     result: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StateSnapshot:
+class StateSnapshot(msgspec.Struct, frozen=True):
     """What a thread looked like at one checkpoint.
 
     Read without a checkpoint id it is live: finished tasks of an unfinished step are merged in and `next` lists the

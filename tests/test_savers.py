@@ -797,6 +797,18 @@ def test_an_older_file_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest
         SqliteSaver(path)
 
 
+def test_checkpoints_far_apart_are_read_one_by_one(saver: TableSaver) -> None:
+    thread = Thread(saver)
+    for number in range(80):
+        source = "update" if number in (4, 78) else "loop"
+        values = {"n": [*range(number)], "text": "x" * 200}
+        thread.add(values, *done(thread.head, ("n", [number])), source=source)
+    found = [*saver.history("t", "", filter={"source": "update"})]
+    for stored, number in zip(found, (78, 4), strict=True):
+        assert stored.checkpoint.values["n"] == [*range(number)]
+        assert stored.results == (done(stored.checkpoint, ("n", [number + 1]))[0][1],)
+
+
 VERSION_3 = """
 DROP VIEW checkpoints;
 CREATE TABLE older_logs (number INTEGER PRIMARY KEY, thread_id TEXT NOT NULL, namespace TEXT NOT NULL,

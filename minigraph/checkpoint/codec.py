@@ -45,7 +45,8 @@ class Codec:
         self._by_kind: dict[type, ClassForm] = {}
         self._by_name: dict[str, ClassForm] = {}
         self._forms: dict[type, Leaf | Composite] = dict(tags.STANDARD)
-        self._decoder = Decoder(ext_hook=self._load)
+        self._decoder: Decoder[Any] = Decoder(ext_hook=self._load)
+        self._typed: dict[Any, Decoder[Any]] = {}
         self._walk = Walk(SCALARS, self._standard, self._known_class).plain
         self._careful_walk = Walk(SURE_SCALARS, self._standard, self._known_class).plain
         for kind in _ENGINE_TYPES:
@@ -88,10 +89,16 @@ class Codec:
         except UnicodeEncodeError as error:
             raise refusal(Refused(value, f"a name in it is no valid text ({error})"), key, at) from None
 
-    def decode(self, data: bytes | memoryview | msgspec.Raw) -> Any:
-        """A new copy of the stored value; DecodeError where the bytes are not what this codec writes."""
+    def decode(self, data: bytes | memoryview | msgspec.Raw, kind: Any = None) -> Any:
+        """A new copy of the stored value; DecodeError where the bytes are not what this codec writes.
+
+        `kind` may be a msgspec Struct that holds values: a record around them.
+        """
+        decoder = self._decoder
+        if kind is not None:
+            decoder = self._typed.get(kind) or self._typed.setdefault(kind, Decoder(kind, ext_hook=self._load))
         try:
-            return self._decoder.decode(data)
+            return decoder.decode(data)
         except DecodeError:
             raise
         except RecursionError:

@@ -290,24 +290,25 @@ def _line_up(pending: dict[str, list[tuple[int, Any]]], key: str, operations: Op
             pending[key].append((code, payload))
 
 
-def advance(decode: Callable[[Any], Any], values: Mapping[str, Any], keys: Mapping[str, Operations]) -> dict[str, Any]:
-    """The state that a delta makes of `values`, which stay as they are; the two share what did not change.
+def advance(values: Mapping[str, Any], keys: Mapping[str, Operations]) -> dict[str, Any]:
+    """The state that a delta, whose payloads are decoded, makes of `values`, which stay as they are.
 
-    Raises DecodeError where they do not fit together.
+    The two share what did not change. Raises DecodeError where they do not fit together.
     """
     key = ""
-    state = dict(values)
+    state = {**values}
     try:
         for key, operations in keys.items():
             if not operations:
                 raise ValueError("there are none")
-            for code, payload in _steps(operations):
+            pairs = (operations,) if len(operations) == 2 else zip(operations[::2], operations[1::2], strict=True)
+            for code, payload in pairs:
                 if code == WHOLE:
-                    state[key] = decode(payload)
+                    state[key] = payload
                 elif code == GONE:
                     state.pop(key, None)
                 else:
-                    state[key] = _changed(decode, state[key].copy(), code, payload)
+                    state[key] = _changed(state[key].copy(), code, *payload)
     except (TypeError, ValueError, LookupError, AttributeError, MsgspecError) as error:
         raise DecodeError(f"the stored changes of the key {key!r} do not fit together: {error}") from error
     return state
@@ -316,13 +317,12 @@ def advance(decode: Callable[[Any], Any], values: Mapping[str, Any], keys: Mappi
 def _value(decode: Callable[[Any], Any], steps: list[tuple[int, Any]]) -> Any:
     value = decode(steps[0][1])
     for code, payload in steps[1:]:
-        value = _changed(decode, value, code, payload)
+        value = _changed(value, code, *decode(payload))
     return value
 
 
-def _changed(decode: Callable[[Any], Any], value: Any, code: int, payload: Any) -> Any:
+def _changed(value: Any, code: int, first: Any, second: Any) -> Any:
     """A list or dict after an operation, which is carried out in place."""
-    first, second = decode(payload)
     if code == TAIL and type(value) is list and first <= len(value):
         del value[first:]
         value += second

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Raw
 
 from minigraph.checkpoint import delta, rows, tags
 from minigraph.checkpoint.classes import ClassForm
@@ -367,7 +368,7 @@ def _check(thread: Thread) -> None:
 
 def _check_places(found: Iterable[Row]) -> None:
     """The rows of a log follow one another, and refer to checkpoints before them."""
-    bodies: dict[int, rows.Body] = {}
+    bodies: dict[int, rows.Body[Raw]] = {}
     last: int | None = None
     for row in found:
         if last is not None and row.revision != last + 1:

@@ -16,7 +16,7 @@ def latest(graphs: str) -> str:
 
 def graph_at(graphs: str, revision: int) -> str:
     """The fingerprint of the graph that wrote a revision, "" where none is known."""
-    if graphs.startswith("1:") and " " not in graphs:
+    if not graphs or (graphs.startswith("1:") and " " not in graphs):
         return graphs[2:]
     found = ""
     for part in graphs.split():

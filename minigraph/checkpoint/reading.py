@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from minigraph.checkpoint import rows
@@ -14,24 +15,92 @@ from minigraph.errors import DecodeError
 from minigraph.records import Checkpoint, Result, Task
 
 Found = tuple[Checkpoint, tuple[Result, ...]]
+Read = tuple[Checkpoint, tuple[Result, ...], rows.Numbers]
+"""A checkpoint, the results of its tasks, and what a read of its state takes."""
+Values = Callable[[], Mapping[str, Any]]
 
 
-def read_one(codec: Codec, tables: Tables, number: int, row: Row, after: Sequence[Row]) -> Found:
+def read_one(codec: Codec, tables: Tables, number: int, row: Row, after: Sequence[Row]) -> Read:
     """A checkpoint whose values are new objects; `after` are the rows up to the next one."""
     chain = chain_of(tables, number, row)
-    bodies = [rows.read_body(link) for link in chain]
     parent = _parent(tables, number, row, {link.revision: link for link in chain})
-    point = rows.read_checkpoint(codec, row, bodies[-1], rows.read_state(codec, bodies), parent)
+    body: Body[Any]
+    if len(chain) == 1:
+        body = rows.read_values(codec, row)
+        state = rows.next_state(rows.NOTHING, body)
+    else:
+        bodies = [rows.read_body(link) for link in chain]
+        body, state = bodies[-1], rows.read_state(codec, bodies)
+    point = rows.read_checkpoint(codec, row, body, state, parent)
+    return point, _results(codec, point, body, after, tables, number), body.numbers
 
-    def state(next_row: Row) -> Mapping[str, Any]:
-        linked = chain_of(tables, number, next_row)
-        return rows.read_state(codec, [rows.read_body(link) for link in linked]).values
 
-    found = _Results(codec, point.due)
-    found.add(rows.read_body(row).own if bodies[-1].own else [], None)
+def read_end(codec: Codec, end: Sequence[Row]) -> Read | None:
+    """The newest checkpoint of a log from its last rows, newest first; None where it takes more rows to read it."""
+    after: list[Row] = []
+    row = parent = None
+    for found in end:
+        if row is not None:
+            parent = found if found.mark is not None else parent
+        elif found.mark is not None:
+            row = found
+        else:
+            after.append(found)
+    if row is None or row.base is not None:
+        return None
+    if row.parent is not None and (parent is None or parent.revision != row.revision - row.parent):
+        return None
+    body = rows.read_values(codec, row)
+    parent_id = None if row.parent is None or parent is None else rows.id_of(parent)
+    point = rows.read_checkpoint(codec, row, body, rows.next_state(rows.NOTHING, body), parent_id)
+    return point, _results(codec, point, body, after[::-1]), body.numbers
+
+
+def _results(
+    codec: Codec,
+    point: Checkpoint,
+    body: Body[Any],
+    after: Sequence[Row],
+    tables: Tables | None = None,
+    number: int = 0,
+) -> tuple[Result, ...]:
+    """The results of a checkpoint's tasks: its own row's, then those in the rows after it.
+
+    `tables` are needed where these end with another checkpoint.
+    """
+    found: dict[str, Result] = {}
+    if body.own:
+        read_results(codec, found, body.own, point.due)
     for later in after:
-        found.add_row(later, state)
-    return point, found.in_order()
+        if later.mark is None:
+            read_results(codec, found, rows.read_results(later), point.due)
+            continue
+        assert tables is not None
+        chain = [rows.read_body(link) for link in chain_of(tables, number, later)]
+        if chain[-1].results:
+            values = _once(lambda: rows.read_state(codec, chain).values)  # noqa: B023  # it is asked for at once
+            read_results(codec, found, chain[-1].results, point.due, values)
+    return in_order(found, point.due)
+
+
+def _once(read: Values) -> Values:
+    """The same, read when it is first asked for."""
+    kept: list[Mapping[str, Any]] = []
+
+    def values() -> Mapping[str, Any]:
+        if not kept:
+            kept.append(read())
+        return kept[0]
+
+    return values
+
+
+def in_order(found: Mapping[str, Result], due: Sequence[Task]) -> tuple[Result, ...]:
+    """Results by the place of their tasks; those of tasks that are not due last."""
+    if len(found) > 1:
+        order = {task.id: place for place, task in enumerate(due)}
+        return tuple([found[task] for task in sorted(found, key=lambda t: (order.get(t, len(order)), t))])
+    return tuple(found.values())
 
 
 def read_many(codec: Codec, tables: Tables, number: int, wanted: Sequence[int]) -> list[Found]:
@@ -43,13 +112,13 @@ def read_many(codec: Codec, tables: Tables, number: int, wanted: Sequence[int]) 
     if newest - oldest >= rows.SPAN * len(wanted):
         return [found for revision in wanted for found in _single(codec, tables, number, revision)]
     log = [*tables.rows(number, oldest, newest), *tables.after(number, newest)]
-    fold = _Fold(codec, tables, number, frozenset(wanted), log)
-    return fold.run()[::-1]
+    fold = _Fold(codec, tables, number)
+    return fold.run(log, frozenset(wanted))[::-1]
 
 
 def _single(codec: Codec, tables: Tables, number: int, revision: int) -> list[Found]:
     found = tables.rows(number, revision, revision)
-    return [read_one(codec, tables, number, row, tables.after(number, revision)) for row in found]
+    return [read_one(codec, tables, number, row, tables.after(number, revision))[:2] for row in found]
 
 
 def chain_of(tables: Tables, number: int, row: Row) -> list[Row]:
@@ -71,81 +140,74 @@ def _parent(tables: Tables, number: int, row: Row, known: Mapping[int, Row]) -> 
     return None if found is None or found.mark is None else rows.id_of(found)
 
 
-class _Results:
-    """The results of one checkpoint, collected from the rows that hold them."""
-
-    def __init__(self, codec: Codec, due: tuple[Task, ...]) -> None:
-        self._codec, self._due = codec, due
-        self._found: dict[str, Result] = {}
-
-    def add(self, stored: Sequence[Any], state: Any) -> None:
-        if stored:
-            read_results(self._codec, self._found, stored, self._due, state)
-
-    def add_row(self, row: Row, state: Any) -> None:
-        body = None if row.mark is None else rows.read_body(row)
-        self.add(rows.read_results(row, body), lambda: state(row))
-
-    def in_order(self) -> tuple[Result, ...]:
-        found = self._found
-        if len(found) > 1:
-            order = {task.id: place for place, task in enumerate(self._due)}
-            return tuple([found[task] for task in sorted(found, key=lambda t: (order.get(t, len(order)), t))])
-        return tuple(found.values())
-
-
 class _Fold:
     """Goes through the rows of a log from the oldest on and keeps what is wanted."""
 
-    def __init__(self, codec: Codec, tables: Tables, number: int, wanted: frozenset[int], log: Sequence[Row]) -> None:
+    def __init__(self, codec: Codec, tables: Tables, number: int) -> None:
         self._codec, self._tables, self._number = codec, tables, number
-        self._wanted, self._log = wanted, log
         self._states: dict[int, State] = {}
-        self._rows: dict[int, Row] = {}
+        self._ids: dict[int, str] = {}
+        self._given: set[int] = set()
+        """The lists, dicts and sets that a checkpoint has got as its own, by their `id`; `_states` keeps them."""
 
-    def run(self) -> list[Found]:
+    def run(self, log: Sequence[Row], wanted: frozenset[int]) -> list[Found]:
         """The wanted checkpoints, oldest first."""
+        codec = self._codec
         found: list[Found] = []
-        current: tuple[Checkpoint, _Results] | None = None
-        for row in self._log:
-            body = None if row.mark is None else rows.read_body(row)
-            state = None if body is None else self._state(row, body)
-            if current is not None:
-                values = None if state is None else state.values
-                current[1].add(rows.read_results(row, body), None if values is None else lambda held=values: held)
-            if body is None or state is None:
+        point: Checkpoint | None = None
+        results: dict[str, Result] = {}
+        for row in log:
+            if row.mark is None:
+                if point is not None:
+                    read_results(codec, results, rows.read_results(row), point.due)
                 continue
-            if current is not None:
-                found.append((current[0], current[1].in_order()))
-                current = None
-            if row.revision in self._wanted:
-                current = self._begin(row, body, state)
-        if current is not None:
-            found.append((current[0], current[1].in_order()))
+            body = rows.read_values(codec, row)
+            state = self._state(row, body)
+            if point is not None:
+                if body.results:
+                    read_results(codec, results, body.results, point.due, partial(getattr, state, "values"))
+                found.append((point, in_order(results, point.due)))
+                point = None
+            if row.revision in wanted:
+                own = State(self._own(state.values), state.written)
+                point, results = rows.read_checkpoint(codec, row, body, own, self._parent(row)), {}
+                self._ids[row.revision] = point.id
+                if body.own:
+                    read_results(codec, results, body.own, point.due)
+        if point is not None:
+            found.append((point, in_order(results, point.due)))
         return found
 
-    def _state(self, row: Row, body: Body) -> State:
+    def _state(self, row: Row, body: Body[Any]) -> State:
         if row.base is None:
-            state = rows.read_state(self._codec, [body])
+            state = rows.next_state(rows.NOTHING, body)
         else:
             before = self._states.get(row.revision - row.base)
             if before is None:
                 linked = chain_of(self._tables, self._number, row)
                 state = rows.read_state(self._codec, [rows.read_body(link) for link in linked])
             else:
-                state = rows.next_state(self._codec, before, body)
-        self._states[row.revision], self._rows[row.revision] = state, row
+                state = rows.next_state(before, body)
+        self._states[row.revision] = state
         return state
 
-    def _begin(self, row: Row, body: Body, state: State) -> tuple[Checkpoint, _Results]:
-        values = {key: own(value) for key, value in state.values.items()}
-        parent = _parent(self._tables, self._number, row, self._rows)
-        point = rows.read_checkpoint(self._codec, row, body, State(values, state.written), parent)
-        results = _Results(self._codec, point.due)
-        results.add(body.own, None)
-        return point, results
+    def _own(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values for one checkpoint: what another one has got is copied."""
+        given, found = self._given, {}
+        for key, value in values.items():
+            if type(value) in _HELD:
+                if id(value) in given:
+                    value = value.copy()
+                else:
+                    given.add(id(value))
+            found[key] = value
+        return found
+
+    def _parent(self, row: Row) -> str | None:
+        if row.parent is None:
+            return None
+        known = self._ids.get(row.revision - row.parent)
+        return known if known is not None else _parent(self._tables, self._number, row, {})
 
 
-def own(value: Any) -> Any:
-    """A list, dict or set of one's own; anything else as it is."""
-    return value.copy() if type(value) in (list, dict, set) else value
+_HELD = frozenset({list, dict, set})

@@ -43,7 +43,7 @@ def forget_unlisted(codec: Codec, tables: Tables, thread_id: str) -> None:
         for log in tables.logs(thread_id)
         for row in tables.rows(log.number, 0, tables.revision(log.number))
         if row.mark is not None
-        for task in rows.read_due(codec, row, rows.read_body(row))
+        for task in rows.read_due(codec, rows.id_of(row), rows.read_body(row))
     }
     for row in found:
         if (row.namespace, row.task_id.partition("|")[0]) not in listed:

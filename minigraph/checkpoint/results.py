@@ -159,11 +159,17 @@ def _read(task_id: str, node: str, parts: list[Any], state: Callable[[], Mapping
 
 
 def _finished(task_id: str, node: str, parts: list[Any], state: Callable[[], Mapping[str, Any]] | None) -> Finished:
-    writes, name, targets, stop, cached, asked, answers = filled(parts, [[], None, [], False, False, [], []])
+    writes: list[tuple[str, Any]] = []
+    for write in parts[0] if parts else ():
+        key, value = write if len(write) == 2 else (write[0], _refer(state, *write))
+        writes.append((key, value))
+    if len(parts) < 3:
+        return Finished(task_id, (parts[1] if len(parts) > 1 else None) or node, tuple(writes))
+    _, name, targets, stop, cached, asked, answers = filled(parts, [[], None, [], False, False, [], []])
     return Finished(
         task_id,
         name or node,
-        tuple([(write[0], write[1] if len(write) == 2 else _refer(state, *write)) for write in writes]),
+        tuple(writes),
         tuple(targets),
         not stop,
         bool(cached),

@@ -6,8 +6,8 @@ that of a row with results only is the array of those. Values of the state stand
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -33,6 +33,9 @@ TINY: Final = ROW_COST // 2
 WRITTEN: Final = "written"
 
 
+ValueT = TypeVar("ValueT")
+
+
 class Numbers(msgspec.Struct, frozen=True):
     """What a read of a state takes, by which a saver decides when to store one whole.
 
@@ -45,10 +48,11 @@ class Numbers(msgspec.Struct, frozen=True):
     state_bytes: int
 
 
-class Body(msgspec.Struct, array_like=True):
-    """What a row holds of a checkpoint besides its columns, values still encoded.
+class Body(msgspec.Struct, Generic[ValueT], array_like=True, gc=False):
+    """What a row holds of a checkpoint besides its columns.
 
-    `results` are those of the checkpoint before, in the order of the log; `own` those of this one.
+    `results` are those of the checkpoint before, in the order of the log; `own` those of this one. Both are still
+    encoded. So are the values in `changes` and `written` (ValueT is Raw), or they are what they stand for (Any).
     """
 
     links: int = 0
@@ -56,13 +60,13 @@ class Body(msgspec.Struct, array_like=True):
     state_bytes: int = 0
     due: list[str | list[Raw]] = []
     results: list[Raw] = []
-    changes: dict[str, list[Raw]] = {}
+    changes: dict[str, list[ValueT]] = {}
     ran: tuple[str, ...] = ()
     own: list[Raw] = []
     deferred: tuple[str, ...] = ()
     joins: dict[str, tuple[str, ...]] = {}
     owner: str = ""
-    written: list[Raw] = []
+    written: list[ValueT] = []
 
     @property
     def numbers(self) -> Numbers:
@@ -94,7 +98,8 @@ class Changes(msgspec.Struct):
     builds: bool
 
 
-_body = Decoder(Body).decode
+_WITH_VALUES: Final = Body[Any]
+_body = Decoder(Body[Raw]).decode
 _items = Decoder(list[Raw]).decode
 
 
@@ -185,19 +190,21 @@ def _due(codec: Codec, point: Checkpoint) -> list[str | list[Any]]:
     return found
 
 
-def _tasks(codec: Codec, checkpoint_id: str, stored: list[str | list[Raw]]) -> Iterator[Task]:
+def _tasks(codec: Codec, checkpoint_id: str, stored: list[str | list[Raw]]) -> list[Task]:
+    found: list[Task] = []
     place = 0
     for entry in stored:
         if isinstance(entry, str):
-            yield Task(task_id(checkpoint_id, place), entry)
+            found.append(Task(task_id(checkpoint_id, place), entry))
             place += 1
             continue
-        node, second, *rest = map(codec.decode, entry)
+        node, second, *rest = [codec.decode(part) for part in entry]
         if type(second) is int:
-            yield Task(task_id(checkpoint_id, place), node, second, *rest)
+            found.append(Task(task_id(checkpoint_id, place), node, second, *rest))
             place += 1
         else:
-            yield Task(long(second), node, *rest)
+            found.append(Task(long(second), node, *rest))
+    return found
 
 
 def short(name: str) -> str | bytes:
@@ -291,44 +298,55 @@ def trimmed(parts: list[Any]) -> list[Any]:
     return parts
 
 
-def read_body(row: Row) -> Body:
-    """What a checkpoint's row holds."""
+def read_body(row: Row) -> Body[Raw]:
+    """What a checkpoint's row holds, without reading values."""
     try:
         return _body(row.body)
     except (msgspec.MsgspecError, RecursionError, TypeError) as error:
         raise DecodeError(f"the stored checkpoint of revision {row.revision} could not be read: {error}") from error
 
 
-def read_results(row: Row, body: Body | None = None) -> list[Raw]:
-    """The results that a row holds of the checkpoint before it, still encoded."""
-    if body is not None:
-        return body.results
+def read_values(codec: Codec, row: Row) -> Body[Any]:
+    """What a checkpoint's row holds, with the values of its changes as new objects."""
+    try:
+        body: Body[Any] = codec.decode(row.body, _WITH_VALUES)
+    except DecodeError as error:
+        raise DecodeError(f"the stored checkpoint of revision {row.revision} could not be read: {error}") from error
+    return body
+
+
+def read_results(row: Row) -> list[Raw]:
+    """What a row holds that is no checkpoint: results of the one before it, still encoded."""
     try:
         return _items(row.body)
     except (msgspec.MsgspecError, RecursionError, TypeError) as error:
         raise DecodeError(f"the stored results of revision {row.revision} could not be read: {error}") from error
 
 
-class State(msgspec.Struct, frozen=True):
+class State(msgspec.Struct, frozen=True, gc=False):
     """The values of a checkpoint, and what its child graph hands back."""
 
     values: dict[str, Any]
     written: tuple[tuple[str, Any], ...]
 
 
-def read_state(codec: Codec, bodies: Sequence[Body]) -> State:
+NOTHING: Final = State({}, ())
+"""What a row that holds a whole state builds on."""
+
+
+def read_state(codec: Codec, bodies: Sequence[Body[Raw]]) -> State:
     """The state that a chain of rows leads to, made of new objects."""
     values = delta.apply(codec.decode, [body.changes for body in bodies])
     parts = [{WRITTEN: body.written} for body in bodies if body.written]
     return State(values, tuple(delta.apply(codec.decode, parts).get(WRITTEN, ())) if parts else ())
 
 
-def next_state(codec: Codec, before: State, body: Body) -> State:
+def next_state(before: State, body: Body[Any]) -> State:
     """The state after a row's changes; it shares with the one before what did not change."""
-    values = delta.advance(codec.decode, before.values, body.changes)
+    values = delta.advance(before.values, body.changes)
     if not body.written:
         return State(values, before.written)
-    written = delta.advance(codec.decode, {WRITTEN: list(before.written)}, {WRITTEN: body.written})
+    written = delta.advance({WRITTEN: [*before.written]}, {WRITTEN: body.written})
     return State(values, tuple(written[WRITTEN]))
 
 
@@ -338,16 +356,15 @@ def id_of(row: Row) -> str:
     return joined_checkpoint_id(row.revision, row.mark)
 
 
-def read_due(codec: Codec, row: Row, body: Body) -> tuple[Task, ...]:
-    """The tasks that a checkpoint lists."""
-    name = id_of(row)
+def read_due(codec: Codec, name: str, body: Body[Any]) -> tuple[Task, ...]:
+    """The tasks that the checkpoint with this id lists."""
     try:
         return tuple(_tasks(codec, name, body.due))
     except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise DecodeError(f"the due tasks of the stored checkpoint {name!r} could not be read: {error}") from error
 
 
-def read_checkpoint(codec: Codec, row: Row, body: Body, state: State, parent_id: str | None) -> Checkpoint:
+def read_checkpoint(codec: Codec, row: Row, body: Body[Any], state: State, parent_id: str | None) -> Checkpoint:
     """The checkpoint of a row."""
     name = id_of(row)
     step, source, created = row.step, row.source, row.created
@@ -361,13 +378,13 @@ def read_checkpoint(codec: Codec, row: Row, body: Body, state: State, parent_id:
             source,
             created,
             state.values,
-            read_due(codec, row, body),
+            read_due(codec, name, body) if body.due else (),
             body.deferred,
             body.joins,
             body.ran,
             state.written,
             body.owner,
-            read_metadata(row.metadata),
+            read_metadata(row.metadata) if row.metadata else {},
         )
     except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise DecodeError(f"the stored checkpoint {name!r} could not be read: {error}") from error

@@ -21,13 +21,13 @@ from minigraph.checkpoint import rows
 from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.labels import extended, graph_at, latest
-from minigraph.checkpoint.reading import Found, chain_of, read_many, read_one
+from minigraph.checkpoint.reading import Found, Read, chain_of, read_end, read_many, read_one
 from minigraph.checkpoint.recorded import carry, forget_unlisted, read, row_of
 from minigraph.checkpoint.retention import TimeToLive, delete_idle, idle_threads, milliseconds
-from minigraph.checkpoint.tables import Log, Query, Row, Tables
+from minigraph.checkpoint.tables import End, Log, Query, Row, Tables
 from minigraph.checkpoint.writing import Head, Prepared, prepare, single_row, store
 from minigraph.errors import StorageError, ThreadConflictError
-from minigraph.identifiers import parts_of_checkpoint_id
+from minigraph.identifiers import parts_of_checkpoint_id, revision_of
 from minigraph.records import Ancestor, Checkpoint, Recorded, Stored, Write
 
 BLOCK: Final = 512
@@ -63,6 +63,10 @@ class TableSaver(Saver):
     def _append(self, number: int, row: Row) -> bool:
         """`Tables.append` as a transaction of its own."""
 
+    def _end(self, thread_id: str, namespace: str) -> End | None:
+        """The end of a log, found with one statement. None without a log, and of a saver that has no such statement."""
+        return None
+
     def register(self, *types: type, name: str | None = None) -> None:
         """Makes the program's classes known, so that their instances can be stored and read.
 
@@ -72,27 +76,34 @@ class TableSaver(Saver):
 
     def get(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
         """The checkpoint with this id, or the head; None if there is none. Its values are new objects."""
+        end = self._end(thread_id, namespace) if checkpoint_id is None else None
+        read = None if end is None else read_end(self._codec, end.rows)
+        if end is not None and read is not None:
+            return self._newest(end.log, end.rows[0].revision, read)
         with self._reading() as tables:
             log = tables.log(thread_id, namespace)
             head = None if log is None else tables.newest(log.number)
             if log is None or head is None:
                 return None
-            number = log.number
-            after = tables.after(number, head.revision)
+            after = tables.after(log.number, head.revision)
             revision = after[-1].revision if after else head.revision
-            row: Row | None = head
-            if checkpoint_id is not None and checkpoint_id != rows.id_of(head):
-                row = find(tables, number, checkpoint_id)
-                if row is None:
-                    return None
-                after = tables.after(number, row.revision)
-            assert row is not None
-            point, results = read_one(self._codec, tables, number, row, after)
-        if row is head:
-            numbers = rows.read_body(head).numbers
-            known = Head(number, revision, head.revision, rows.id_of(head), numbers, latest(log.graphs))
-            self._remember(thread_id, namespace, known)
-        return Stored(point, results, rows.id_of(head), revision, graph_at(log.graphs, row.revision))
+            head_id = rows.id_of(head)
+            if checkpoint_id is None or checkpoint_id == head_id:
+                return self._newest(log, revision, read_one(self._codec, tables, log.number, head, after))
+            row = find(tables, log.number, checkpoint_id)
+            if row is None:
+                return None
+            after = tables.after(log.number, row.revision)
+            point, results, _ = read_one(self._codec, tables, log.number, row, after)
+        return Stored(point, results, head_id, revision, graph_at(log.graphs, row.revision))
+
+    def _newest(self, log: Log, revision: int, read: Read) -> Stored:
+        """The newest checkpoint of a log whose last row has a revision; the next write will build on it."""
+        point, results, numbers = read
+        at = revision_of(point.id)
+        head = Head(log.number, revision, at, point.id, numbers, latest(log.graphs))
+        self._remember(log.thread_id, log.namespace, head)
+        return Stored(point, results, point.id, revision, graph_at(log.graphs, at))
 
     def put(self, write: Write) -> int:
         """Stores everything of `write` in one transaction and returns the new revision.

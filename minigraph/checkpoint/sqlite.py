@@ -33,7 +33,7 @@ from minigraph.checkpoint.filtering import matches
 from minigraph.checkpoint.rows import read_metadata
 from minigraph.checkpoint.saver import TableSaver
 from minigraph.checkpoint.schema import REVISION_BITS
-from minigraph.checkpoint.tables import Log, Query, RecordedRow, Row, Tables
+from minigraph.checkpoint.tables import End, Log, Query, RecordedRow, Row, Tables
 from minigraph.errors import DecodeError
 
 _FULL: Final = 2
@@ -46,6 +46,11 @@ _PLACES: Final = f"SELECT place >> {REVISION_BITS}, place & {_MASK} FROM writes"
 _LABEL_COLUMNS: Final = {"source": str, "step": int}
 _HAS_NUL: Final = r"instr(metadata, '\u0000')"
 """Whether metadata may hold a NUL character, at which SQLite ends a text that it takes out of JSON."""
+_END: Final = (
+    f"SELECT number, graphs, place & {_MASK}, {_COLUMNS} FROM logs JOIN writes ON place BETWEEN number << "
+    f"{REVISION_BITS} AND number << {REVISION_BITS} | {_MASK} WHERE logs.thread_id = ? AND namespace = ? "
+    "ORDER BY place DESC"
+)
 _ADD: Final = f"INSERT INTO writes (place, {_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
 _ADD_AFTER: Final = (
     f"WITH before AS (SELECT 1 FROM writes WHERE place = ?1 - 1) INSERT INTO writes (place, {_COLUMNS}) "
@@ -102,6 +107,30 @@ class SqliteSaver(TableSaver):
 
     def _lasting(self) -> _Transaction:
         return _Transaction(self._connections, "BEGIN IMMEDIATE", flush=True)
+
+    def _end(self, thread_id: str, namespace: str) -> End | None:
+        connection = self._connections.take()
+        try:
+            if connection.in_transaction:
+                raise sqlite3.OperationalError(_WITHIN)
+            cursor = connection.cursor()
+            cursor.row_factory = None
+            log: Log | None = None
+            found: list[Row] = []
+            checkpoints = 0
+            for fields in cursor.execute(_END, (thread_id, namespace)):
+                log = log or Log(fields[0], thread_id, namespace, fields[1])
+                row = _row(fields[2:])
+                found.append(row)
+                checkpoints += row.mark is not None
+                if checkpoints == 2:
+                    break
+            cursor.close()
+        except sqlite3.Error as error:
+            raise translated(self._connections.name, error) from error
+        finally:
+            self._connections.give_back(connection)
+        return None if log is None else End(log, found)
 
     def _append(self, number: int, row: Row) -> bool:
         connection = self._connections.take()
@@ -177,11 +206,7 @@ class _SqliteTables:
         return self._cursor.execute(statement, values).fetchall()
 
     def _rows(self, condition: str, *values: object) -> list[Row]:
-        found = [Row(*fields) for fields in self._all(f"{_SELECT} {condition}", *values)]
-        for row in found:
-            if type(row.body) is not bytes or type(row.mark) not in (bytes, type(None)):
-                raise DecodeError(f"the stored row of revision {row.revision} holds text where bytes belong")
-        return found
+        return [_row(fields) for fields in self._all(f"{_SELECT} {condition}", *values)]
 
     def log(self, thread_id: str, namespace: str) -> Log | None:
         condition = "WHERE thread_id = ? AND namespace = ?"
@@ -338,6 +363,14 @@ class _SqliteTables:
             "DELETE FROM recorded WHERE thread_id = ? AND namespace = ? AND task_id = ? AND key = ifnull(?, key)",
             (thread_id, namespace, task_id, key),
         )
+
+
+def _row(fields: Sequence[Any]) -> Row:
+    """The row from the columns of `_SELECT`."""
+    row = Row(*fields)
+    if type(row.body) is not bytes or not (row.mark is None or type(row.mark) is bytes):
+        raise DecodeError(f"the stored row of revision {row.revision} holds text where bytes belong")
+    return row
 
 
 def _values(number: int, row: Row) -> tuple[object, ...]:

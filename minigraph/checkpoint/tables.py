@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One write. Its state is what `body` changes in the state of the row `base` revisions back (None: it is whole)."""
 
     revision: int
@@ -44,6 +44,13 @@ class Log(NamedTuple):
     namespace: str
     graphs: str = ""
     """Which graphs wrote it (`labels`)."""
+
+
+class End(NamedTuple):
+    """The end of a log: its last rows, the newest first, down to the second checkpoint from the end."""
+
+    log: Log
+    rows: list[Row]
 
 
 class RecordedRow(msgspec.Struct, frozen=True):
