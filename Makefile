@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: desk test check laws parity crash endurance bench model nightly wheel clean
+.PHONY: desk test check laws parity crash endurance fuzz bench model nightly wheel clean
 
 desk: .venv/desk ; $(BIN)/desk demo
 
@@ -20,7 +20,9 @@ endurance: .venv/dev ; $(BIN)/python benchmarks/endurance.py --postgres own
 
 bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
 
-nightly: .venv/dev ; $(BIN)/pytest -m "slow or not slow"
+fuzz: .venv/dev ; $(BIN)/python benchmarks/fuzz_codec.py --inputs 1000000 --jobs 2
+
+nightly: fuzz ; $(BIN)/pytest -m "slow or not slow"
 
 DECISIONS := runs/decisions
 EXAMPLES := --train $(DECISIONS)/train.jsonl --calibration $(DECISIONS)/calibration.jsonl --test $(DECISIONS)/test.jsonl

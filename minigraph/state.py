@@ -263,6 +263,7 @@ def storable_classes(hints: Iterable[Any]) -> list[type]:
         if (
             issubclass(hint, enum.Enum)
             or dataclasses.is_dataclass(hint)
+            or (issubclass(hint, Exception) and hint.__module__ != "builtins")
             or hasattr(hint, "__struct_fields__")
             or (is_pydantic(hint) or (issubclass(hint, tuple) and hasattr(hint, "_fields")))
         ):

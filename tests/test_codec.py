@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.tags import DECIMAL, TUPLE
 from minigraph.checkpoint.walk import MAX_DEPTH, pack
-from minigraph.errors import DecodeError, StorageError, UnstorableValueError
+from minigraph.errors import DecodeError, GraphInterrupt, StorageError, UnstorableValueError
 from minigraph.types import UNSET, Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
 
@@ -343,7 +343,7 @@ def test_register_passes_over_what_is_known_anyway_and_refuses_what_has_no_form(
     class Opaque:
         pass
 
-    for kind in (Opaque, ValueError, threading.Lock):
+    for kind in (Opaque, GraphInterrupt, threading.Lock):
         with pytest.raises(TypeError):
             codec.register(kind)
     with pytest.raises(TypeError, match="exactly one class"):
@@ -364,7 +364,8 @@ class MyStr(str):
         ([{"name": object()}], "$[0].name", "object"),
         ({"a b": lambda: 1}, "$['a b']", "function"),
         ((1, {2, (3, b"".join)}), None, None),
-        (Exception("x"), "$", "Exception"),
+        (ValueError(object()), "$[0][0]", "object"),
+        (GraphInterrupt(), "$", "minigraph.errors.GraphInterrupt"),
         (MyList([1]), "$", f"{__name__}.MyList"),
         ({"s": MyStr("x")}, "$.s", f"{__name__}.MyStr"),
         ({MyStr("x"): 1}, None, None),

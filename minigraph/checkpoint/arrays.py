@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import re
+from typing import Any, Final
 
 import numpy as np
 
 from minigraph.checkpoint.tags import Unsuitable
+
+MAX_EMPTY: Final = 1_000_000
+_DTYPE: Final = re.compile(r"[<>|=]?[?bBhHiIlLqQuefdgFDGcmMSUVO][0-9]{0,9}(\[[0-9]{0,9}[A-Za-z]{1,7}(/[0-9]+)?\])?")
 
 
 def _describe(dtype: np.dtype[Any]) -> Any:
@@ -20,14 +24,34 @@ def _describe(dtype: np.dtype[Any]) -> Any:
 
 
 def _dtype(description: Any) -> np.dtype[Any]:
+    _check(description)
     dtype = np.dtype(description) if isinstance(description, str) else np.lib.format.descr_to_dtype(description)
     if dtype.hasobject:
         raise ValueError("arrays of Python objects are never stored")
     return dtype
 
 
+def _check(description: Any) -> None:
+    """ValueError for a text that numpy would not give itself: it understands many more, deprecated ones too."""
+    if isinstance(description, str):
+        if _DTYPE.fullmatch(description) is None:
+            raise ValueError(f"{description[:50]!r} is no dtype that is stored")
+    elif isinstance(description, list | tuple):
+        for field in description:
+            _check(field[1])
+    else:
+        raise ValueError("a dtype is a text, or a list of fields")
+
+
+def _check_count(shape: Any, dtype: np.dtype[Any]) -> None:
+    """Items that take no bytes can be claimed in any number."""
+    if not dtype.itemsize and math.prod(shape) > MAX_EMPTY:
+        raise Unsuitable(f"it has more than {MAX_EMPTY} items of no size")
+
+
 def array_parts(value: np.ndarray[Any, Any]) -> list[Any]:
     """Dtype, shape, memory order and bytes of an array."""
+    _check_count(value.shape, value.dtype)
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
     return [_describe(value.dtype), list(value.shape), order, value.tobytes(order=order)]  # type: ignore[arg-type]
 
@@ -48,6 +72,10 @@ def load_array(parts: list[Any]) -> np.ndarray[Any, Any]:
         raise ValueError("not the shape of an array")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise ValueError("the bytes do not fill the array")
+    try:
+        _check_count(shape, dtype)
+    except Unsuitable as error:
+        raise ValueError(str(error)) from error
     return np.ndarray(tuple(shape), dtype, bytearray(data), order=order)
 
 

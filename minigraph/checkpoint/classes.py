@@ -1,20 +1,26 @@
 """How instances of a program's own classes are taken apart and put together without running the program's code.
 
-Enums, NamedTuples, dataclasses, msgspec Structs and pydantic models. Attributes are read and set beneath
+Enums, NamedTuples, dataclasses, msgspec Structs, pydantic models and exceptions. Attributes are read and set beneath
 `__init__`, `__post_init__`, validators, properties and `__setattr__`. A field added to a class after a value was
 stored takes its default; a stored field that the class no longer has is an error for slotted classes and Structs.
 """
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import enum
 import sys
 from collections.abc import Callable
 from types import MemberDescriptorType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from minigraph.errors import GraphSignal
+
+_PASSING: Final = frozenset({"obj", "exceptions", "message"})
+"""What an exception refers to (an AttributeError its object), or has from its arguments (a group its members)."""
 
 
 class Absent:
@@ -47,7 +53,7 @@ def form_of(name: str, kind: type) -> ClassForm:
     if family is None:
         raise TypeError(
             f"{kind.__module__}.{kind.__qualname__} cannot be registered: instances of an Enum, a NamedTuple, a "
-            "dataclass, a msgspec.Struct or a pydantic model can be stored; turn others into one of these"
+            "dataclass, a msgspec.Struct, a pydantic model or an exception can be stored; turn others into one of these"
         )
     return family(name, kind)
 
@@ -63,18 +69,27 @@ def _family(kind: type) -> Callable[[str, type], ClassForm] | None:
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
         return _model_form if kind is not pydantic.BaseModel else None
+    if issubclass(kind, BaseException):
+        return None if issubclass(kind, GraphSignal) else _exception_form
     if dataclasses.is_dataclass(kind) and _is_plain_object(kind):
         return _dataclass_form
     return None
 
 
+def built_in_exception(name: str) -> ClassForm | None:
+    """The form of an exception of Python's own, by its stored name ("builtins:ValueError")."""
+    module, _, exception = name.partition(":")
+    kind = vars(builtins).get(exception) if module == "builtins" else None
+    return form_of(name, kind) if isinstance(kind, type) and issubclass(kind, BaseException) else None
+
+
 def _is_plain_object(kind: type) -> bool:
-    """Whether instances consist of attributes alone: no exception, no subclass of a built-in container."""
+    """Whether instances consist of attributes alone: no subclass of a built-in container."""
     try:
         object.__new__(kind)
     except TypeError:
         return False
-    return not issubclass(kind, BaseException)
+    return True
 
 
 def _enum_form(name: str, kind: type) -> ClassForm:
@@ -185,6 +200,42 @@ def _dataclass_form(name: str, kind: type) -> ClassForm:
                 raise ValueError(f"the class has no field {field!r} any more")
             else:
                 attributes[field] = part
+        return value
+
+    return ClassForm(name, kind, parts, load)
+
+
+def _exception_form(name: str, kind: type) -> ClassForm:
+    """Arguments, cause, and attributes, notes among them; the traceback and the context stay behind."""
+    assert issubclass(kind, BaseException)
+    slots = {name: member for name, member in _slots(kind).items() if name not in _PASSING}
+    origin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    is_group = issubclass(kind, BaseExceptionGroup)
+
+    def parts(value: Any) -> tuple[dict[str, Any], list[Any]]:
+        found = dict(vars(value))
+        for field, member in slots.items():
+            try:
+                part = member.__get__(value, kind)
+            except AttributeError:
+                continue
+            if part is not None:
+                found[field] = part
+        return found, [value.args, value.__cause__]
+
+    def load(stored: dict[str, Any], items: list[Any]) -> object:
+        args, cause = items
+        if type(args) is not tuple or not (cause is None or isinstance(cause, BaseException)):
+            raise ValueError("an exception has a tuple of arguments and a cause")
+        value: Any = origin.__new__(kind, *args) if is_group else origin.__new__(kind)  # type: ignore[call-overload]
+        for field, part in stored.items():
+            if field in slots:
+                slots[field].__set__(value, part)
+            else:
+                value.__dict__[field] = part
+        value.args = args
+        if cause is not None:
+            value.__cause__ = cause
         return value
 
     return ClassForm(name, kind, parts, load)

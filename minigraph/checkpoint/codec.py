@@ -18,7 +18,7 @@ import msgspec
 from msgspec.msgpack import Decoder
 
 from minigraph.checkpoint import tags
-from minigraph.checkpoint.classes import ABSENT, ClassForm, form_of, is_storable_class
+from minigraph.checkpoint.classes import ABSENT, ClassForm, built_in_exception, form_of, is_storable_class
 from minigraph.checkpoint.tags import Composite, Leaf
 from minigraph.checkpoint.walk import SCALARS, SURE_SCALARS, TOO_DEEP, Refused, Walk, array_form, pack, refusal
 from minigraph.errors import DecodeError, StorageError
@@ -27,9 +27,16 @@ from minigraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 _ENGINE_TYPES: Final = (Send, Command, Interrupt, Overwrite, TimeoutPolicy)
 _BROKEN: Final = (
     *(ValueError, TypeError, LookupError, ArithmeticError, AttributeError, ImportError, OSError, SyntaxError),
-    *(struct.error, msgspec.MsgspecError),
+    *(NotImplementedError, MemoryError, struct.error, msgspec.MsgspecError),
 )
 """What the constructors of standard values raise for parts that do not fit."""
+
+
+_OTHER_PARTS: Final = frozenset({tags.OBJECT, tags.DEFAULT, tags.ARRAY, tags.ARRAY_SCALAR})
+
+
+def _is_built_in_exception(kind: type) -> bool:
+    return kind.__module__ == "builtins" and issubclass(kind, BaseException)
 
 
 class Codec:
@@ -136,21 +143,22 @@ class Codec:
     def _known_class(self, kind: type) -> ClassForm | None:
         """The form of a registered class, or of one that may be learnt."""
         form = self._by_kind.get(kind)
-        if form is None and self._learn and is_storable_class(kind):
+        if form is None and (self._learn or _is_built_in_exception(kind)) and is_storable_class(kind):
             with self._lock:
                 self._register(kind, None)
             form = self._by_kind[kind]
         return form
 
     def _load(self, code: int, data: memoryview) -> Any:
-        body = bytes(data)
         if code in tags.LOAD_BYTES:
-            return tags.LOAD_BYTES[code](body)
+            return tags.LOAD_BYTES[code](bytes(data))
         if code == tags.ABSENT_FIELD:
             return ABSENT
         if code == tags.NO_FIELD:
             return msgspec.UNSET
-        parts = self._decoder.decode(body)
+        if code not in tags.LOAD_PARTS and code not in _OTHER_PARTS:
+            raise DecodeError(f"stored bytes have the unknown tag {code}: a newer release may have written them")
+        parts = self._decoder.decode(data)
         if code == tags.OBJECT:
             return self._load_object(parts)
         if type(parts) is not list:
@@ -161,14 +169,12 @@ class Codec:
             name, *items = parts
             factory = None if name is None else tags.FACTORIES.get(name) or self._named(name).kind
             return defaultdict(factory, tags.paired(items))
-        if code in (tags.ARRAY, tags.ARRAY_SCALAR):
-            from minigraph.checkpoint import arrays
+        from minigraph.checkpoint import arrays
 
-            return arrays.load_array(parts) if code == tags.ARRAY else arrays.load_scalar(parts)
-        raise DecodeError(f"stored bytes have the unknown tag {code}: a newer release may have written them")
+        return arrays.load_array(parts) if code == tags.ARRAY else arrays.load_scalar(parts)
 
     def _named(self, name: object) -> ClassForm:
-        form = self._by_name.get(name) if isinstance(name, str) else None
+        form = (self._by_name.get(name) or built_in_exception(name)) if isinstance(name, str) else None
         if form is None:
             raise DecodeError(
                 f"a stored value is of the class {name!r}, which is not known here: "

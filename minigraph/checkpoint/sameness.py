@@ -93,6 +93,17 @@ def _matched(a: list[Any], b: list[Any]) -> bool:
 
 
 def _hash(item: Any) -> int:
-    """The hash of a member, or of the key of an entry; every NaN has its own, so they share one here."""
-    key = item[0] if type(item) is tuple and len(item) == 2 else item
-    return 0 if isinstance(key, float) and key != key else hash(key)
+    """The hash of a member, or of the key of an entry."""
+    return _key_hash(item[0] if type(item) is tuple and len(item) == 2 else item)
+
+
+def _key_hash(key: Any) -> int:
+    """The hash of a key; every NaN has its own, so they share one here, also where they are parts of a key."""
+    if type(key) is tuple:
+        return hash(tuple(map(_key_hash, key)))
+    if type(key) is frozenset:
+        return hash(frozenset(map(_key_hash, key)))
+    try:
+        return 0 if key != key else hash(key)
+    except Exception:
+        return hash(key)

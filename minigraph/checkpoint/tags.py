@@ -7,6 +7,7 @@ value of theirs cannot exist before they are loaded, and are imported by name he
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections import Counter, OrderedDict, deque
@@ -22,6 +23,10 @@ ARRAY, ARRAY_SCALAR, OBJECT, NO_VALUE, ABSENT_FIELD, NO_FIELD = range(24, 30)
 
 FACTORIES: dict[str, type] = {t.__name__: t for t in (list, dict, set, int, float, str, tuple, bool, bytes, frozenset)}
 """What a defaultdict may make without being registered."""
+_ZONE = re.compile(r"[A-Za-z0-9+_-]{1,50}(/[A-Za-z0-9+_-]{1,50}){0,3}")
+"""What a name of the time zone database looks like, so that no other file is ever looked for."""
+_LARGE = 10_000
+"""From how many bits on a fraction is not reduced again, which takes the square of them."""
 
 
 class Leaf(NamedTuple):
@@ -69,6 +74,8 @@ def _timezone_parts(value: timezone) -> list[Any]:
 def _zone_bytes(value: Any) -> bytes:
     if value.key is None:
         raise Unsuitable("a ZoneInfo read from a file has no name to store")
+    if _ZONE.fullmatch(value.key) is None:
+        raise Unsuitable("its name is none of the time zone database")
     return str(value.key).encode()
 
 
@@ -147,6 +154,10 @@ def _load_fraction(parts: list[Any]) -> object:
     numerator, denominator = parts
     if type(numerator) is not int or type(denominator) is not int:
         raise ValueError("a fraction has two integers")
+    if denominator > 0 and max(numerator.bit_length(), denominator.bit_length()) > _LARGE:
+        value: Any = object.__new__(Fraction)
+        value._numerator, value._denominator = numerator, denominator
+        return value
     return Fraction(numerator, denominator)
 
 
@@ -166,7 +177,10 @@ def _load_unset(data: bytes) -> Unset:
 def _load_zone(data: bytes) -> object:
     from zoneinfo import ZoneInfo
 
-    return ZoneInfo(data.decode())
+    name = data.decode("ascii")
+    if _ZONE.fullmatch(name) is None:
+        raise ValueError(f"{name[:50]!r} is no name of a time zone")
+    return ZoneInfo(name)
 
 
 def _load_uuid(data: bytes) -> object:

@@ -35,7 +35,7 @@ class Refused(Exception):
 
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep, or it contains itself"
 _ADVICE = (
-    "an Enum, a NamedTuple, a dataclass, a msgspec.Struct or a pydantic model can be stored after "
+    "an Enum, a NamedTuple, a dataclass, a msgspec.Struct, a pydantic model or an exception can be stored after "
     "saver.register({}); turn other objects into one of these or into plain data"
 )
 
