@@ -61,14 +61,18 @@ def check_fits(scope: Scope, stored: Stored | None, *, goes_on: bool) -> None:
     if stored is None:
         return
     graph, point = scope.graph, stored.checkpoint
+    due = {task.node for task in point.due} if goes_on else ()
+    rare = point.joins or stored.results or point.deferred
+    if not rare and graph.channels.keys() >= point.values.keys() and graph.nodes.keys() >= set(due):
+        return
     keys = [key for key in point.values if key not in graph.channels]
     known = {join.name for join in graph.joins} if any(point.joins.values()) else ()
     joins = [name for name, seen in point.joins.items() if seen and name not in known]
     nodes: list[str] = []
     if goes_on:
         nodes = [name for name in _pending(point, stored.results) if name not in graph.nodes]
-        for result in stored.results:
-            keys += [key for key, _ in getattr(result, "writes", ()) if key not in graph.channels]
+        for result in _finished(stored.results):
+            keys += [key for key, _ in result.writes if key not in graph.channels]
     if keys or joins or nodes:
         raise _changed(scope, stored, dict.fromkeys(nodes), dict.fromkeys(keys), joins)
 
@@ -79,8 +83,14 @@ def note_of(graph: Graph, point: Checkpoint) -> str:
     return graph.fingerprint if fits else ""
 
 
+def _finished(results: Iterable[Result]) -> list[Finished]:
+    """What nodes gave, those too whose router alone failed."""
+    given = [result.kept if isinstance(result, Failed) else result for result in results]
+    return [result for result in given if isinstance(result, Finished)]
+
+
 def _pending(point: Checkpoint, results: Iterable[Result]) -> list[str]:
-    targets = [target for result in results if isinstance(result, Finished) for target in result.targets]
+    targets = [target for result in _finished(results) for target in result.targets]
     named = [target.node if isinstance(target, Send) else target for target in targets]
     return [*(task.node for task in point.due), *point.deferred, *named]
 

@@ -14,6 +14,7 @@ from conftest import Sync, ask, build, chain, fan, open_ids, say, thread, words
 
 from minigraph import END, START, Command, Migration, Send, StateGraph, interrupt, once
 from minigraph.checkpoint import InMemorySaver, Saver, SqliteSaver
+from minigraph.checkpoint.saver import TableSaver
 from minigraph.errors import GraphChangedError, GraphDefinitionError, UnknownInterruptError, UnknownNodeError
 from minigraph.records import Checkpoint
 
@@ -627,3 +628,43 @@ def test_a_graph_without_migrations_uses_its_saver_itself() -> None:
 
     build({"a": look}, chain("a"), saver, state=New).invoke({}, T)
     assert seen == [saver]
+
+
+def test_pruning_forgets_the_fingerprints_of_what_is_gone(saver: TableSaver) -> None:
+    graphs = [build(words(nodes), chain(*nodes.split()), saver, state=Old) for nodes in ("a", "b", "c")]
+    for graph in graphs:
+        graph.invoke({}, T)
+    saver.prune("t", keep=4)
+    with saver._reading() as tables:
+        (log,) = tables.logs("t")
+    assert log.graphs == f"4:{graphs[1].fingerprint} 7:{graphs[2].fingerprint}"
+    assert [shot.fingerprint for shot in graphs[2].get_state_history(T)] == [graphs[2].fingerprint] * 3 + [
+        graphs[1].fingerprint
+    ]
+
+
+def test_what_a_node_gave_whose_router_failed_has_new_names(run: Sync, saver: Saver) -> None:
+    def graph(node: Any, router: Any, **options: Any) -> Any:
+        return build({"a": node, "b": say("b")}, chain("a"), saver, routers=[("a", router, ["b"])], **options)
+
+    def fails(state: Any) -> str:
+        raise ValueError("router")
+
+    def never(state: Any) -> Any:
+        raise AssertionError("the node has its result")
+
+    with pytest.raises(ValueError, match="router"):
+        run.invoke(graph(say("kept"), fails, state=Old, ignore=["unreachable-node"]), {}, T)
+    gone = graph(never, lambda s: "b", state=New, ignore=["undeclared-key", "unreachable-node"])
+    with pytest.raises(GraphChangedError, match="holds the key 'log'"):
+        run.invoke(gone, None, T)
+    new = build(
+        {"a": never, "b": line("B")},
+        chain("a"),
+        saver,
+        routers=[("a", lambda s: s["lines"][-1] == "kept" and "b", ["b"])],
+        state=New,
+        migrations=[KEYS],
+        ignore=["unreachable-node"],
+    )
+    assert run.invoke(new, None, T)["lines"] == ["kept", "B"]

@@ -27,6 +27,14 @@ def graph_at(graphs: str, revision: int) -> str:
     return found
 
 
+def kept_from(graphs: str, first: int) -> str:
+    """The text without what it says of revisions before the first."""
+    parts = graphs.split()
+    while len(parts) > 1 and int(parts[1].partition(":")[0]) <= first:
+        parts.pop(0)
+    return " ".join(parts)
+
+
 def extended(graphs: str, revision: int, graph: str) -> str:
     """The text once a graph writes from a revision on; StorageError for what is no fingerprint.
 

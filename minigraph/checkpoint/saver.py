@@ -20,7 +20,7 @@ import msgspec
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.labels import extended, graph_at, latest
+from minigraph.checkpoint.labels import extended, graph_at, kept_from, latest
 from minigraph.checkpoint.reading import Found, Read, chain_of, read_end, read_many, read_one
 from minigraph.checkpoint.recorded import carry, forget_unlisted, read, row_of
 from minigraph.checkpoint.retention import TimeToLive, delete_idle, idle_threads, milliseconds
@@ -339,6 +339,8 @@ class TableSaver(Saver):
                     if row.base is not None and row.revision - row.base < first:
                         tables.replace(log.number, rows.made_whole(chain_of(tables, log.number, row)))
                 tables.forget(log.number, first)
+                if (graphs := kept_from(log.graphs, first)) != log.graphs:
+                    tables.label(log, graphs)
             forget_unlisted(self._codec, tables, thread_id)
 
     def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:
