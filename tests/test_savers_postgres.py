@@ -397,6 +397,26 @@ def test_a_step_is_one_round_trip_and_so_are_a_question_and_an_answer(proxy: Pro
             assert proxy.statements == before + 1
 
 
+def test_a_look_at_the_newest_checkpoint_is_one_round_trip(proxy: Proxy, fresh: str) -> None:
+    unprepared = PostgresSaver(proxy.conninfo, schema=fresh, prepare_threshold=None)  # which is a round trip once
+    with PostgresSaver(conninfo(), schema=fresh) as saver, unprepared as other:
+        other.setup()
+        items: list[str] = []
+        saver.put(first({"items": items}, due=(Task("task", "node"),)))
+        for number in range(70):
+            items = [*items, f"{number} " * 50]
+            saver.put(next_write(saver, {"items": items}, name=f"c{number}"))
+            before = proxy.statements
+            stored = other.get("t", "")
+            assert proxy.statements == before + 1
+            assert stored is not None
+            assert (stored.checkpoint.values, stored.revision) == ({"items": items}, number + 2)
+            assert stored.checkpoint.parent_id == named_id(number + 1, f"c{number - 1}" if number else "c0")
+        assert other.get("nobody", "") is None
+        saver.prune("t", keep=1)  # the head has no parent any more: that takes a second look
+        assert values_of(other) == {"items": items}
+
+
 def test_a_write_whose_answer_is_lost_is_looked_for(proxy: Proxy, fresh: str) -> None:
     with PostgresSaver(proxy.conninfo, schema=fresh) as saver:
         saver.put(first({"n": 1}))

@@ -29,7 +29,7 @@ from minigraph.checkpoint.postgres_connections import Connections, LostConnectio
 from minigraph.checkpoint.postgres_schema import checked_name
 from minigraph.checkpoint.postgres_tables import PostgresTables
 from minigraph.checkpoint.saver import TableSaver, find
-from minigraph.checkpoint.tables import Row, Tables
+from minigraph.checkpoint.tables import End, Row, Tables
 from minigraph.errors import StorageError
 from minigraph.records import Write
 
@@ -132,6 +132,15 @@ class PostgresSaver(TableSaver):
 
     def _lasting(self) -> _Transaction:
         return _Transaction(self._connections, _FLUSH)
+
+    def _end(self, thread_id: str, namespace: str) -> End | None:
+        connection = self._connections.take()
+        try:
+            return PostgresTables(connection, self._connections.schema, lock=False).end(thread_id, namespace)
+        except psycopg.Error as error:
+            raise translated(self._connections.name, error, connection) from error
+        finally:
+            self._connections.give_back(connection)
 
     def _append(self, number: int, row: Row) -> bool:
         connection = self._connections.take()

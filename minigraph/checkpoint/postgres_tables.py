@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from minigraph.checkpoint.postgres_text import address, held, held_json, read, read_json
-from minigraph.checkpoint.tables import Log, Query, RecordedRow, Row
+from minigraph.checkpoint.tables import End, Log, Query, RecordedRow, Row
 from minigraph.errors import ThreadConflictError
 
 _SELECT: Final = "SELECT revision, mark, parent, base, step, source, created_at, metadata::text, body"
@@ -27,6 +27,23 @@ _APPEND: Final = (
 """Adds a row, unless its place is taken, the row before it is missing, or the log was deleted meanwhile.
 
 The log's row in `logs` is its lock: appends share it, and whatever looks first and writes then has it alone.
+"""
+_END: Final = (
+    "WITH RECURSIVE head AS (SELECT number, graphs, last.* FROM {schema}.logs CROSS JOIN LATERAL (SELECT revision, "
+    "parent, base FROM {schema}.writes WHERE log = number AND mark IS NOT NULL ORDER BY revision DESC LIMIT 1) last "
+    "WHERE address = %s), chain AS (SELECT number, revision, base FROM head UNION ALL SELECT number, earlier.* "
+    "FROM chain CROSS JOIN LATERAL (SELECT revision, base FROM {schema}.writes WHERE log = chain.number "
+    "AND revision = chain.revision - chain.base OFFSET 0) earlier WHERE chain.base > 0), "
+    "wanted AS (SELECT number, revision FROM chain UNION SELECT number, revision - parent FROM head UNION "
+    "SELECT number, later.revision FROM head CROSS JOIN LATERAL (SELECT revision FROM {schema}.writes "
+    "WHERE log = head.number AND revision > head.revision OFFSET 0) later) "
+    "SELECT head.number, head.graphs, found.* FROM head CROSS JOIN wanted CROSS JOIN LATERAL "
+    f"({_SELECT} FROM {{schema}}.writes WHERE log = wanted.number AND revision = wanted.revision OFFSET 0) found "
+    "ORDER BY revision DESC"
+)
+"""The newest checkpoint of a log, the rows that its state builds on, its parent, and the rows after it.
+
+OFFSET 0 keeps each row a look into the primary key, whatever the planner thinks of the numbers.
 """
 
 
@@ -51,6 +68,14 @@ class PostgresTables:
         statement = f"SELECT number, graphs FROM {{schema}}.logs WHERE address = %s{locked}"
         found = self._all(statement, address(thread_id, namespace))
         return Log(found[0][0], thread_id, namespace, found[0][1]) if found else None
+
+    def end(self, thread_id: str, namespace: str) -> End | None:
+        """The end of a log with all that a read of its newest checkpoint takes; None where there is none."""
+        found = self._all(_END, address(thread_id, namespace))
+        if not found:
+            return None
+        number, graphs = found[0][:2]
+        return End(Log(number, thread_id, namespace, graphs), [_row(fields[2:]) for fields in found])
 
     def logs(self, thread_id: str | None) -> list[Log]:
         condition, values = ("", ()) if thread_id is None else ("WHERE thread_id = %s ", (held(thread_id),))
@@ -116,8 +141,9 @@ class PostgresTables:
     def chain(self, number: int, revision: int) -> list[Row]:
         found = self._all(
             "WITH RECURSIVE chain AS (SELECT * FROM {schema}.writes WHERE log = %s AND revision = %s UNION ALL "
-            "SELECT w.* FROM chain JOIN {schema}.writes w ON w.log = chain.log AND w.revision = chain.revision - "
-            f"chain.base WHERE chain.base > 0) {_SELECT} FROM chain ORDER BY revision",
+            "SELECT earlier.* FROM chain CROSS JOIN LATERAL (SELECT * FROM {schema}.writes WHERE log = chain.log "
+            "AND revision = chain.revision - chain.base OFFSET 0) earlier WHERE chain.base > 0) "
+            f"{_SELECT} FROM chain ORDER BY revision",
             number,
             revision,
         )

@@ -36,23 +36,36 @@ def read_one(codec: Codec, tables: Tables, number: int, row: Row, after: Sequenc
 
 
 def read_end(codec: Codec, end: Sequence[Row]) -> Read | None:
-    """The newest checkpoint of a log from its last rows, newest first; None where it takes more rows to read it."""
+    """The newest checkpoint of a log from rows of it, newest first; None where it takes other rows to read it."""
     after: list[Row] = []
-    row = parent = None
+    row: Row | None = None
+    known: dict[int, Row] = {}
     for found in end:
-        if row is not None:
-            parent = found if found.mark is not None else parent
-        elif found.mark is not None:
-            row = found
-        else:
+        if found.mark is not None:
+            row = row or found
+            known[found.revision] = found
+        elif row is None:
             after.append(found)
-    if row is None or row.base is not None:
+    if row is None:
         return None
-    if row.parent is not None and (parent is None or parent.revision != row.revision - row.parent):
+    parent = None if row.parent is None else known.get(row.revision - row.parent)
+    if parent is None and row.parent is not None:
         return None
-    body = rows.read_values(codec, row)
-    parent_id = None if row.parent is None or parent is None else rows.id_of(parent)
-    point = rows.read_checkpoint(codec, row, body, rows.next_state(rows.NOTHING, body), parent_id)
+    parent_id = None if parent is None else rows.id_of(parent)
+    body: Body[Any]
+    if row.base is None:
+        body = rows.read_values(codec, row)
+        state = rows.next_state(rows.NOTHING, body)
+    else:
+        chain = [row]
+        while (base := chain[-1].base) is not None:
+            before = known.get(chain[-1].revision - base)
+            if before is None:
+                return None
+            chain.append(before)
+        bodies = [rows.read_body(link) for link in reversed(chain)]
+        body, state = bodies[-1], rows.read_state(codec, bodies)
+    point = rows.read_checkpoint(codec, row, body, state, parent_id)
     return point, _results(codec, point, body, after[::-1]), body.numbers
 
 

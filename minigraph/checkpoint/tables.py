@@ -47,7 +47,7 @@ class Log(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a log: its last rows, the newest first, down to the second checkpoint from the end."""
+    """The end of a log: rows of it, the newest first, the newest checkpoint and all after it among them."""
 
     log: Log
     rows: list[Row]
