@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import Raw
+
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.results import read_results
@@ -142,6 +144,21 @@ def chain_of(tables: Tables, number: int, row: Row) -> list[Row]:
     if not chain or chain[0].base is not None:
         raise DecodeError(f"the row that the stored checkpoint {rows.id_of(row)!r} builds on is missing")
     return chain
+
+
+def span_of(tables: Tables, number: int, row: Row) -> tuple[int, list[Body[Raw]]]:
+    """The last whole or spanning row that a row builds on: its revision, its body, and the bodies up to the row's."""
+    near = {found.revision: found for found in tables.rows(number, row.revision - rows.SPAN, row.revision)}
+    bodies = [rows.read_body(row)]
+    revision = row.revision
+    while bodies[-1].links:
+        revision -= row.base or 0
+        found = near.get(revision) or next(iter(tables.rows(number, revision, revision)), None)
+        if found is None or not row.base:
+            raise DecodeError(f"the row that the stored checkpoint {rows.id_of(row)!r} builds on is missing")
+        row = found
+        bodies.append(rows.read_body(row))
+    return revision, bodies[::-1]
 
 
 def _parent(tables: Tables, number: int, row: Row, known: Mapping[int, Row]) -> str | None:

@@ -74,6 +74,10 @@ class Body(msgspec.Struct, Generic[ValueT], array_like=True, gc=False):
         return Numbers(self.links, self.chain_bytes, self.state_bytes)
 
 
+class _BodyWithValues(Body[Any], array_like=True, gc=False):
+    """One whose values are what they stand for."""
+
+
 class Draft(msgspec.Struct):
     """A checkpoint made ready outside the transaction: all but its place in a chain of rows.
 
@@ -98,7 +102,6 @@ class Changes(msgspec.Struct):
     builds: bool
 
 
-_WITH_VALUES: Final = Body[Any]
 _body = Decoder(Body[Raw]).decode
 _items = Decoder(list[Raw]).decode
 
@@ -244,15 +247,12 @@ def whole(codec: Codec, prepared: Draft) -> Changes:
     return Changes(Numbers(0, size + ROW_COST, size), found.keys, written, False)
 
 
-def spanning(chain: Sequence[Row], prepared: Draft, last: Changes) -> tuple[int, Changes]:
-    """All changes since the last whole or spanning row of a chain, and that row's revision."""
-    bodies = [read_body(row) for row in chain]
-    start = max(i for i, body in enumerate(bodies) if not body.links)
-    earlier = bodies[start + 1 :]
-    keys = delta.compose([*(body.changes for body in earlier), prepared.difference.keys])
-    written = _composed([*(body.written for body in earlier), prepared.written])
-    cost = bodies[start].chain_bytes + len(pack(keys)) + ROW_COST
-    return chain[start].revision, Changes(Numbers(0, cost, last.numbers.state_bytes), keys, written, True)
+def spanning(bodies: Sequence[Body[Raw]], prepared: Draft, last: Changes) -> Changes:
+    """All changes since the first of these rows, which is a whole or spanning one; those after it lead to the draft."""
+    keys = delta.compose([*[body.changes for body in bodies[1:]], prepared.difference.keys])
+    written = _composed([*[body.written for body in bodies[1:]], prepared.written])
+    cost = bodies[0].chain_bytes + len(pack(keys)) + ROW_COST
+    return Changes(Numbers(0, cost, last.numbers.state_bytes), keys, written, True)
 
 
 def _composed(parts: Iterable[delta.Operations]) -> delta.Operations:
@@ -309,7 +309,7 @@ def read_body(row: Row) -> Body[Raw]:
 def read_values(codec: Codec, row: Row) -> Body[Any]:
     """What a checkpoint's row holds, with the values of its changes as new objects."""
     try:
-        body: Body[Any] = codec.decode(row.body, _WITH_VALUES)
+        body: Body[Any] = codec.decode(row.body, _BodyWithValues)
     except DecodeError as error:
         raise DecodeError(f"the stored checkpoint of revision {row.revision} could not be read: {error}") from error
     return body

@@ -9,7 +9,7 @@ import msgspec
 
 from minigraph.checkpoint import rows
 from minigraph.checkpoint.codec import Codec
-from minigraph.checkpoint.reading import chain_of
+from minigraph.checkpoint.reading import span_of
 from minigraph.checkpoint.results import write_removal, write_result
 from minigraph.checkpoint.rows import Changes, Draft, Numbers
 from minigraph.checkpoint.tables import Row, Tables
@@ -192,7 +192,8 @@ def _changes(codec: Codec, tables: Tables, number: int, draft: Draft, base: Row 
     if base is not None and not draft.difference.complete:
         found = rows.since(draft, rows.read_body(base).numbers)
         if found is not None and found.numbers.links >= rows.SPAN:
-            return rows.spanning(chain_of(tables, number, base), draft, found)
+            start, bodies = span_of(tables, number, base)
+            return start, rows.spanning(bodies, draft, found)
     if base is None or found is None:
         return 0, rows.whole(codec, draft)
     return base.revision, found
