@@ -226,9 +226,9 @@ BUGS = (
     ),
     Bug(
         "A file keeps the first result of a task",
-        "minigraph.checkpoint.sqlite:_SqliteTables.after",
-        "?2) ORDER BY place",
-        "?2) ORDER BY place DESC",
+        "minigraph.checkpoint.reading:read_end",
+        "_results(codec, point, body, after[::-1])",
+        "_results(codec, point, body, after)",
     ),
     Bug(
         "A replay clears the results of the step that it repeats",
