@@ -110,9 +110,8 @@ class MigratingSaver(PassingSaver):
         """
         if not isinstance(result, Paused) or not result.inner or node in (None, result.node):
             return False
-        above = self._place(thread_id, namespace)
-        began = f"{above}|{node}" if above else f"{node}"
-        places = (began, f"{began}:{result.task_id}")
+        child = f"{namespace}|{result.node}" if namespace else result.node
+        places = [*self._choices(child), *self._choices(f"{child}:{result.task_id}")]
         stored = self.inner.namespaces(thread_id)
         return not any(name == place or name.startswith(f"{place}:#") for name in stored for place in places)
 
