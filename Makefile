@@ -18,7 +18,7 @@ crash: .venv/dev ; $(BIN)/python benchmarks/crash.py --graphs 200 --desk --jobs 
 
 endurance: .venv/dev ; $(BIN)/python benchmarks/endurance.py --postgres own
 
-bench: .venv/dev ; $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
+bench: .venv/dev ; $(BIN)/python benchmarks/speed.py && $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
 
 fuzz: .venv/dev ; $(BIN)/python benchmarks/fuzz_codec.py --inputs 1000000 --jobs 2
 

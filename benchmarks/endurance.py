@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pages import write
 from trials import crowd, faults, race
 from trials.kill import KillTrial, hits
 from trials.server import own_server
@@ -34,8 +35,6 @@ RACES: Final[tuple[tuple[race.What, int, race.Where], ...]] = (
     ("input", 8, "threads"),
 )
 HEAD: Final = "| Trial | Store | How much | What came of it | Wrong |\n|---|---|---|---|---:|"
-BEGIN: Final = "<!-- endurance: begin -->\n"
-END: Final = "<!-- endurance: end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +130,6 @@ def all_rows(stores: list[Store], trials: list[str], sizes: Sizes, folder: Path)
         yield from fault_rows(stores[0], sizes, folder)
 
 
-def replaced(page: str, block: str) -> str:
-    """A page with its table replaced."""
-    head, found, rest = page.partition(BEGIN)
-    if not found:
-        raise ValueError(f"the page has no line {BEGIN!r}")
-    return f"{head}{BEGIN}{block}\n{END}{rest.partition(END)[2]}"
-
-
 def main() -> int:
     """Runs the command; returns its exit status."""
     sizes = Sizes()
@@ -169,7 +160,7 @@ def main() -> int:
     )
     if options.write:
         block = "\n".join([HEAD, *(row.text() for row in rows), "", *dict.fromkeys(more)])
-        options.write.write_text(replaced(options.write.read_text(encoding="utf-8"), block), encoding="utf-8")
+        write(options.write, "endurance", block)
     return 1 if any(row.wrong for row in rows) else 0
 
 

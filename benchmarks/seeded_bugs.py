@@ -26,6 +26,8 @@ from random import Random
 from types import FunctionType
 from typing import Any, cast
 
+from pages import table_of, write
+
 from minigraph.checkpoint.memory import InMemorySaver
 from minigraph.checkpoint.sqlite import SqliteSaver
 from minigraph.testing import build, compare, crash_everywhere, draw_program, laws, minigraph_engine, saver_conformance
@@ -38,7 +40,6 @@ ANNOTATIONS = __future__.annotations.compiler_flag
 LANGGRAPH = "compare with LangGraph"
 MOST = 200
 """How many programs are looked at before a bug counts as noticed by nothing."""
-BEGIN, END = "<!-- seeded bugs: begin -->\n", "<!-- seeded bugs: end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +425,7 @@ def lines(caught: dict[str, dict[str, int]]) -> list[str]:
 
 def read(page: str) -> dict[str, dict[str, int]]:
     """The table of a page, as `lines` wrote it."""
-    table = page.partition(BEGIN)[2].partition(END)[0]
+    table = table_of(page, "seeded bugs")
     found: dict[str, dict[str, int]] = {}
     for line in table.splitlines()[2:]:
         _, what, names, _ = (part.strip() for part in line.split("|"))
@@ -447,10 +448,7 @@ def main() -> int:
             caught[bug.what] = found
             print(lines({bug.what: found})[-1], flush=True)
     if options.write:
-        page = options.write.read_text(encoding="utf-8")
-        head, _, rest = page.partition(BEGIN)
-        table = "\n".join(lines(caught))
-        options.write.write_text(f"{head}{BEGIN}{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        write(options.write, "seeded bugs", "\n".join(lines(caught)))
     return 0 if all(caught.values()) else 1
 
 

@@ -16,7 +16,7 @@ from typing import (
 )
 
 from minigraph.channels import Channel, copied
-from minigraph.errors import GraphDefinitionError, listing, nearest
+from minigraph.errors import GraphDefinitionError, nearest
 from minigraph.signatures import (
     Breakpoints,
     ContextT,
@@ -34,7 +34,18 @@ from minigraph.signatures import (
     Timeout,
 )
 from minigraph.state import ROOT, Schema, View, first_parameter_schema, merge_channels, read_schema
-from minigraph.structure import Callee, Graph, Join, Node, Router, command_targets, function_name, router_targets
+from minigraph.structure import (
+    Callee,
+    Graph,
+    Join,
+    Node,
+    Router,
+    check_known,
+    check_node_name,
+    command_targets,
+    function_name,
+    router_targets,
+)
 from minigraph.types import END, START, CachePolicy, RetryPolicy, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
@@ -164,7 +175,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 )
             action, node = node, function_name(node)
         name = str(getattr(node, "value", node)) if not isinstance(node, str) else str.__str__(node)
-        self._check_new_name(name)
+        check_node_name(name, self._nodes)
         if not callable(action) and not _is_compiled(action):
             raise GraphDefinitionError(f"node {name!r}: {action!r} is neither a function nor a compiled graph")
         schema = input_schema
@@ -402,30 +413,19 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if read is None:
             read = self._schemas[id(schema)] = read_schema(schema)
             merge_channels(self._channels, read.channels, where)
+            if ROOT in read.channels and len(self._channels) > 1:
+                told = "give a class with annotated fields, or leave it out: what a Send carries needs no schema"
+                raise GraphDefinitionError(f"{where}: {schema!r} has no fields, and the state has keys; {told}")
         for key in (*read.channels, *read.view.managed):
             if key.startswith("__") and key.endswith("__") and key != ROOT:
-                raise GraphDefinitionError(
-                    f"{where}: key {key!r} is reserved; names in double underscores are the engine's"
-                )
+                raise GraphDefinitionError(f"{where}: key {key!r} is reserved, as all names in double underscores are")
         return read
 
     def _view(self, schema: Any) -> View:
         return self._schemas[id(schema)].view
 
-    def _check_new_name(self, name: str) -> None:
-        if name in self._nodes:
-            raise GraphDefinitionError(f"there is already a node {name!r}; node names are unique")
-        if name.startswith("__") and name.endswith("__"):
-            raise GraphDefinitionError(f"node name {name!r} is reserved; names in double underscores are the engine's")
-        if not name or "|" in name or ":" in name:
-            raise GraphDefinitionError(
-                f"node name {name!r} is empty or contains '|' or ':', which separate names in stored paths"
-            )
-
     def _check_edges(self, nodes: Mapping[str, Node]) -> None:
-        known = {*self._nodes, START, END}
-        entries = [target for source, target in self._edges if source == START]
-        if not entries and START not in self._routers:
+        if START not in self._routers and all(source != START for source, _ in self._edges):
             raise GraphDefinitionError(
                 "the graph has no entry point: add an edge from START, as in add_edge(START, 'first')"
             )
@@ -438,11 +438,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 named += [(target, f"router {router!r} of {source!r}") for target in (spec.targets or {}).values()]
         for name, node in nodes.items():
             named += [(target, f"destinations of node {name!r}") for target in node.destinations or ()]
-        for name, where in named:
-            if name not in known:
-                raise GraphDefinitionError(
-                    f"{where}: there is no node {name!r}{nearest(name, self._nodes)}; there are {listing(self._nodes)}"
-                )
+        check_known(named, self._nodes)
 
 
 def _is_compiled(action: Any) -> bool:

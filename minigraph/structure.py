@@ -5,14 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from minigraph.channels import Channel, Reduced
-from minigraph.errors import GraphDefinitionError, InvalidUpdateError, RoutingTypeError, UnknownTargetError, nearest
+from minigraph.errors import (
+    GraphDefinitionError,
+    InvalidUpdateError,
+    RoutingTypeError,
+    UnknownTargetError,
+    listing,
+    nearest,
+)
 from minigraph.state import View
 from minigraph.types import END, START, UNSET, CachePolicy, Command, RetryPolicy, Send, TimeoutPolicy
 
@@ -188,6 +195,27 @@ def check_target(node: str, target: Any, names: Mapping[str, Any], did: str) -> 
         )
     checked: str | Send = target
     return checked
+
+
+def check_node_name(name: str, known: Mapping[str, Any]) -> None:
+    """Raises GraphDefinitionError for a name that is taken, or that no node can have."""
+    if name in known:
+        raise GraphDefinitionError(f"there is already a node {name!r}; node names are unique")
+    if name.startswith("__") and name.endswith("__"):
+        raise GraphDefinitionError(f"node name {name!r} is reserved; names in double underscores are the engine's")
+    if not name or "|" in name or ":" in name:
+        raise GraphDefinitionError(
+            f"node name {name!r} is empty or contains '|' or ':', which separate names in stored paths"
+        )
+
+
+def check_known(named: Iterable[tuple[str, str]], nodes: Mapping[str, Any]) -> None:
+    """Raises GraphDefinitionError for a name that is no node's; `named` holds names and where each was named."""
+    for name, where in named:
+        if name not in nodes and name not in (START, END):
+            raise GraphDefinitionError(
+                f"{where}: there is no node {name!r}{nearest(name, nodes)}; there are {listing(nodes)}"
+            )
 
 
 def function_name(function: Any) -> str:

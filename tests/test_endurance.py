@@ -17,6 +17,7 @@ import endurance
 import psycopg
 import pytest
 from conftest import build, chain, thread
+from pages import marks, replaced
 from postgres_server import conninfo, schema
 from trials import crowd, faults
 from trials.faults import FAULTS, Fault, suffer
@@ -298,7 +299,8 @@ def test_a_full_database_is_named_and_goes_on_when_there_is_room(tmp_path: Path)
 
 def test_the_command_prints_a_table_and_writes_it_to_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{endurance.BEGIN}old\n{endurance.END}\nafter\n")
+    begin, closing = marks("endurance")
+    page.write_text(f"before\n{begin}old\n{closing}\nafter\n")
     command = [sys.executable, str(ROOT / "benchmarks" / "endurance.py"), "--trials", "kill", "race"]
     command += ["--kills", "2", "--rounds", "2", "--write", str(page)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -309,13 +311,13 @@ def test_the_command_prints_a_table_and_writes_it_to_a_page(tmp_path: Path) -> N
         line for line in table if line.startswith("| race: 8 inputs at once, in processes | SQLite | 2 rounds | 2 won")
     ]
     before, *written, end, after = page.read_text().splitlines()
-    assert (before, end, after) == ("before", endurance.END, "after")
-    assert written[0] == endurance.BEGIN.strip()
-    assert [line for line in written if line and line not in table] == [endurance.BEGIN.strip()]
+    assert (before, end, after) == ("before", closing, "after")
+    assert written[0] == begin.strip()
+    assert [line for line in written if line and line not in table] == [begin.strip()]
 
 
 def test_what_is_wrong_is_counted_in_the_table() -> None:
     row = endurance.Row("race", "SQLite", "2 rounds", "see below", ["round 1: 2 won"], 0.0)
     assert row.text() == "| race | SQLite | 2 rounds | see below | 1 |"
-    with pytest.raises(ValueError, match="the page has no line"):
-        endurance.replaced("a page", "table")
+    with pytest.raises(ValueError, match="the page has no table"):
+        replaced("a page", "endurance", "table")

@@ -9,6 +9,7 @@ from pathlib import Path
 import size
 from crash import Tally
 from laws import NAMES, Count, resumed
+from pages import table_of
 from seeded_bugs import BUGS
 
 from minigraph.testing import laws, saver_checks
@@ -20,7 +21,7 @@ PAGE = (ROOT / "docs" / "how-it-is-tested.md").read_text(encoding="utf-8")
 
 def block(name: str) -> str:
     """What stands between two marks of the page."""
-    return PAGE.partition(f"<!-- {name}: begin -->\n")[2].partition(f"<!-- {name}: end -->")[0]
+    return table_of(PAGE, name)
 
 
 def near(said: int, real: int) -> bool:

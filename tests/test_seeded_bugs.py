@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-import seeded_bugs
+from pages import marks
 from seeded_bugs import BUGS, LANGGRAPH, Bug, broken, caught_by, checks, function_of, lines, read, seeded
 
 from minigraph import step
@@ -66,6 +66,7 @@ def test_the_command_finds_what_the_page_says() -> None:
 
 def test_a_table_survives_its_page() -> None:
     table = {"one": {"a law": 3, "another": 0}, "two": {"a law": 1}}
-    page = f"# x\n{seeded_bugs.BEGIN}" + "\n".join(lines(table)) + f"\n{seeded_bugs.END}\nrest"
+    begin, end = marks("seeded bugs")
+    page = f"# x\n{begin}" + "\n".join(lines(table)) + f"\n{end}\nrest"
     assert read(page) == table
     assert lines({"one": {}})[-1] == "| one | **nothing** |"

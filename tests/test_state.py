@@ -605,3 +605,13 @@ def test_send_attributes_are_no_state_keys() -> None:
 
     out = build({"a": lambda s: Send("b", 3), "b": lambda x: {"log": [x]}}, chain("a"), state=State).invoke({})
     assert out == {"log": [3]}
+
+
+def test_a_schema_of_one_value_does_not_stand_beside_keys() -> None:
+    refused = r"<class 'int'> has no fields, and the state has keys"
+    with pytest.raises(GraphDefinitionError, match=f"the input of node 'n': {refused}"):
+        StateGraph(Log).add_node("n", lambda number: {"log": [number]}, input_schema=int)
+    with pytest.raises(GraphDefinitionError, match=f"the input schema: {refused}"):
+        StateGraph(Log, input_schema=int)
+    with pytest.raises(GraphDefinitionError, match=f"the output schema: {refused}"):
+        StateGraph(Log, output_schema=int)
