@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.sameness import same
 from minigraph.records import Recorded, Stored, Write
 from minigraph.testing.laws import LawError
+
+_TIME: Final = re.compile(r'"created_at": "[^"]*"')
 
 
 class LockstepSaver(Saver):
@@ -79,9 +82,15 @@ class LockstepSaver(Saver):
         self._both(f"copy_thread({source!r}, {target!r})", lambda saver: saver.copy_thread(source, target))
 
     def export_thread(self, thread_id: str) -> str:
-        """`export_thread` of both."""
-        found: str = self._both(f"export_thread({thread_id!r})", lambda saver: saver.export_thread(thread_id))
-        return found
+        """`export_thread` of both, but for the times: each saver has stored results at a time of its own."""
+        found: builtins.list[str] = []
+
+        def without_times(saver: Saver) -> str:
+            found.append(saver.export_thread(thread_id))
+            return _TIME.sub("", found[-1])
+
+        self._both(f"export_thread({thread_id!r})", without_times)
+        return found[0]
 
     def import_thread(self, exported: str | bytes, *, thread_id: str | None = None) -> str:
         """`import_thread` of both."""
