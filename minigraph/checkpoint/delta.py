@@ -47,7 +47,7 @@ class Encode(Protocol):
     def __call__(self, value: object, *, key: str | None = None, at: str = "$") -> bytes: ...
 
 
-class Difference(Struct, frozen=True):
+class Difference(Struct, frozen=True, gc=False):
     """The changed keys; about how many bytes they take, and by how many the whole state grew.
 
     `complete` if nothing older is needed.
@@ -62,12 +62,15 @@ class Difference(Struct, frozen=True):
 def stored(encode: Encode, value: Any, key: str | None = None, at: str = "$") -> tuple[Any, int]:
     """What MessagePack is given for a value, and about how many bytes it takes."""
     kind = type(value)
-    if kind is str:
+    if kind is int:
+        if -_HUGE < value < _HUGE:
+            return value, 9
+    elif kind is str:
         if value.isascii():
             return value, len(value) + 2
     elif value is None or kind is bool:
         return value, 1
-    elif kind is float or (kind is int and -_HUGE < value < _HUGE):
+    elif kind is float:
         return value, 9
     data = encode(value, key=key, at=at)
     return Raw(data), len(data)

@@ -67,13 +67,13 @@ def _finished_parts(codec: Codec, result: Finished, node: str | None, child: Che
         if child is not None and type(value) not in _SHORT and key in child.values:
             place = _place(value, child.values[key])
         writes.append([key, stored(encode, value, key)[0]] if place is None else [key, *place])
-    parts: list[Any] = [writes, node]
+    parts: list[Any] = [writes, node] if node is not None or not writes or result.targets else [writes]
     if result.targets:
         parts.append([stored(encode, target, result.node, "$.goto")[0] for target in result.targets])
     if result.cached or result.asked or result.answers or not result.follow_edges:
         rest = [not result.follow_edges, result.cached, _questions(codec, result.asked), _values(codec, result.answers)]
         parts = [*filled(parts, [[], None, []]), *rest]
-    return trimmed(parts)
+    return parts if parts[-1] else trimmed(parts)
 
 
 def _unfinished_parts(codec: Codec, result: Paused | Failed, node: str | None) -> list[Any]:

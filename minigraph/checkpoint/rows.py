@@ -36,7 +36,7 @@ WRITTEN: Final = "written"
 ValueT = TypeVar("ValueT")
 
 
-class Numbers(msgspec.Struct, frozen=True):
+class Numbers(msgspec.Struct, frozen=True, gc=False):
     """What a read of a state takes, by which a saver decides when to store one whole.
 
     `links`: rows since the last whole or spanning one. `chain_bytes`: what must be read. `state_bytes`: about how much
@@ -78,7 +78,7 @@ class _BodyWithValues(Body[Any], array_like=True, gc=False):
     """One whose values are what they stand for."""
 
 
-class Draft(msgspec.Struct):
+class Draft(msgspec.Struct, gc=False):
     """A checkpoint made ready outside the transaction: all but its place in a chain of rows.
 
     `width` and `growth` are those of the difference and of `written` together.
@@ -93,7 +93,7 @@ class Draft(msgspec.Struct):
     growth: int
 
 
-class Changes(msgspec.Struct):
+class Changes(msgspec.Struct, gc=False):
     """What a row says of the state, and the numbers that follow; `builds`: whether these are changes since a base."""
 
     numbers: Numbers
@@ -272,7 +272,8 @@ def row_of(
     parts = [numbers.links, numbers.chain_bytes, numbers.state_bytes, prepared.due, results, found.keys, point.ran]
     if own or point.deferred or point.joins or point.owner or found.written:
         parts += [own, point.deferred, point.joins, point.owner, found.written]
-    return Row(*place, point.step, point.source, point.created, prepared.metadata, pack(trimmed(parts)))
+    body = pack(parts if parts[-1] else trimmed(parts))
+    return Row(*place, point.step, point.source, point.created, prepared.metadata, body)
 
 
 def made_whole(chain: Sequence[Row]) -> Row:

@@ -23,7 +23,7 @@ Places = Mapping[str, tuple[int, str]]
 _NONE: Final[list[Any]] = []
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """Where a log stands: the revision of its last row, and that row's checkpoint or the one before it."""
 
     number: int
@@ -36,7 +36,7 @@ class Head(msgspec.Struct, frozen=True):
     """The fingerprint of the graph that wrote last."""
 
 
-class Prepared(msgspec.Struct):
+class Prepared(msgspec.Struct, gc=False):
     """A write made ready: a draft for each checkpoint, and the results that go into each row."""
 
     write: Write
