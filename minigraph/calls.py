@@ -223,7 +223,7 @@ def _child_scope(compiled: CompiledGraph, parent: TaskContext) -> Scope:
     if saver is not None:
         saver.register(*storable_types(compiled))
         if compiled.migrating:
-            from minigraph.migrating import learning
+            from minigraph.migrating_saver import learning
 
             saver = learning(saver, namespace, compiled)
     return Scope(
@@ -257,7 +257,7 @@ def root_scope(compiled: Threads, config: Mapping[str, Any] | None, durability: 
         raise RuntimeError("checkpointer=True is for a graph used inside another; give a root graph a saver")
     saver = compiled.checkpointer if not isinstance(compiled.checkpointer, bool) else None
     if saver is not None and compiled.migrating:
-        from minigraph.migrating import MigratingSaver
+        from minigraph.migrating_saver import MigratingSaver
 
         saver = MigratingSaver(saver, compiled)
     thread_id = configurable.get("thread_id")

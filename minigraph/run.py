@@ -27,6 +27,7 @@ from minigraph.records import (
     Paused,
     Result,
     Task,
+    Write,
     without_untracked,
 )
 from minigraph.step import apply_writes, merge, merge_order
@@ -50,6 +51,10 @@ class Run:
         """Whether a question (its own or a child graph's) holds the run."""
         self.stopped = False
         """Whether a static breakpoint held the run."""
+        self.under_way: Write | None = None
+        """What is being stored in the background."""
+        self.lost = False
+        """Whether a save in the background has failed."""
 
     # ------------------------------------------------------------------ steps
 
@@ -318,8 +323,10 @@ class Run:
             position.revision += len(position.unsaved)
             position.unsaved, position.unsaved_results = [], []
             return
-        if self.scope.durability == "exit" and not last:
+        if self.lost or (self.scope.durability == "exit" and not last):
             return
+        if self.under_way is not None:
+            yield from self._settle(self.under_way)
         new, results = position.unsaved, position.unsaved_results
         if new or results:
             if self.scope.durability == "exit" and new:
@@ -327,14 +334,26 @@ class Run:
             write = write_of(self.scope, position, new, results)
             write = without_untracked(write, self.graph.untracked)
             position.unsaved, position.unsaved_results, position.carried = [], [], []
+            background = self.scope.durability == "async" and not last
             try:
-                yield Save(write, background=self.scope.durability == "async" and not last)
+                yield Save(write, background=background)
             except UnstorableValueError as error:
                 raise with_writer(error, write) from error
+            self.under_way = write if background else None
             position.revision = write.end
             position.stored = position.checkpoint
-        if last and self.scope.durability == "async":
+
+    def _settle(self, write: Write) -> Steps:
+        """Waits for a save in the background. Where it failed nothing more is stored: all that follows builds on it."""
+        self.under_way = None
+        try:
             yield Settle()
+        except UnstorableValueError as error:
+            self.lost = True
+            raise with_writer(error, write) from error
+        except BaseException:
+            self.lost = True
+            raise
 
     def _event(self, kind: str, payload: Any) -> Event:
         step = self.position.checkpoint.step + (1 if kind in ("task", "task_result") else 0)

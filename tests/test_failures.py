@@ -1016,6 +1016,30 @@ def test_at_exit_a_failure_stores_where_to_go_on(run: Sync, saver: Saver) -> Non
     assert runs == ["a", "b"]
 
 
+@pytest.mark.parametrize("then", ["ends", "asks", "fails", "takes its time"])
+def test_a_save_in_the_background_that_fails_names_the_node_that_wrote_and_not_the_next(
+    run: Sync, saver: Saver, then: str
+) -> None:
+    def after(state: Any) -> dict[str, Any]:
+        if then == "asks":
+            interrupt("q")
+        if then == "fails":
+            raise KeyError("after")
+        time.sleep(0.05 if then == "takes its time" else 0)
+        return {"log": ["after"]}
+
+    nodes = {"first": say("first"), "bad": lambda s: {"log": [object()]}, "after": after, "last": say("last")}
+    graph = build(nodes, chain(*nodes), saver)
+    with pytest.raises(UnstorableValueError, match=r"node 'bad': key 'log' at \$\[1\]") as refused:
+        run.invoke(graph, {}, T, durability="async")
+    assert refused.value.node == "bad"
+    found = run.state(graph, T)
+    assert (found.values, found.next) == ({"log": ["first"]}, ("bad",))  # nothing that follows was stored
+    run.update(graph, T, {"log": ["mended"]}, "bad")
+    if then not in ("asks", "fails"):
+        assert run.invoke(graph, None, T, durability="async")["log"] == ["first", "mended", "after", "last"]
+
+
 def test_an_unknown_durability_is_refused(run: Sync) -> None:
     with pytest.raises(ValueError, match="'sink'"):
         run.invoke(build(words("a"), chain("a"), InMemorySaver()), {}, T, durability="sink")
