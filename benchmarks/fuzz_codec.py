@@ -12,12 +12,15 @@ was raised, or an input took longer than --seconds.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import resource
 import sys
 import time
+import traceback
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -120,6 +123,27 @@ def random_leaf(chance: random.Random, *, hashable: bool = False) -> Any:
     return chance.choice(kinds)(chance)
 
 
+def random_exception(chance: random.Random) -> BaseException:
+    """An exception of Python's own with parts beneath its arguments."""
+    start, text = chance.randrange(4), "abc"
+    kinds: tuple[Callable[[], BaseException], ...] = (
+        lambda: UnicodeDecodeError("utf-8", text.encode(), start, start + 1, "no"),
+        lambda: UnicodeEncodeError("ascii", text, start, start + 1, "no"),
+        lambda: UnicodeTranslateError(text, start, start + 1, "no"),
+        lambda: OSError(2, "no", "a", None, "b"),
+        lambda: BlockingIOError(11, "no", start),
+        lambda: SyntaxError("bad", ("file", 1, 2, text, 1, 3)),
+        lambda: ImportError("no", name="a", path="b"),
+        lambda: StopIteration(start),
+        lambda: SystemExit(start),
+        lambda: KeyError(text),
+        lambda: NameError("no", name=text),
+        lambda: AttributeError("no", name=text),
+        lambda: ExceptionGroup(text, [ValueError(start)]),
+    )
+    return chance.choice(kinds)()
+
+
 _LEAVES: Final[tuple[Any, ...]] = (
     lambda chance: None,
     lambda chance: chance.random() < 0.5,
@@ -143,6 +167,7 @@ _UNHASHABLE: Final[tuple[Any, ...]] = (
     lambda chance: numpy.array([(1, 2.5)], dtype=[("a", "<i4"), ("b", ">f8")]),
     lambda chance: numpy.float32(chance.random()),
     lambda chance: numpy.datetime64("2026-01-01", "s"),
+    random_exception,
 )
 
 
@@ -248,12 +273,31 @@ def read(codec: Codec, data: bytes) -> str:
         cause = error.__cause__
         return "DecodeError" if cause is None else f"DecodeError from {type(cause).__name__}"
     try:
+        _say(value)
         again = codec.encode(value)
     except UnstorableValueError:
         return "read, and not to be stored again"
     if codec.encode(codec.decode(again)) != again and not _unordered(again):
         raise AssertionError("what was read does not come back")
     return f"read as {type(value).__name__}"
+
+
+def _say(value: Any) -> None:
+    """Has Python say every exception in a value: it may refuse that, and must not die of it."""
+    waiting: list[Any] = [value]
+    for _ in range(1000):
+        if not waiting:
+            return
+        found = waiting.pop()
+        if isinstance(found, BaseException):
+            for say in (str, repr, lambda error: "".join(traceback.format_exception(error))):
+                with contextlib.suppress(Exception):
+                    say(found)
+            waiting += [*found.args, *vars(found).values()]
+        elif isinstance(found, dict):
+            waiting += [*found, *found.values()]
+        elif isinstance(found, list | tuple | set | frozenset | deque):
+            waiting += found
 
 
 def _unordered(data: bytes) -> bool:

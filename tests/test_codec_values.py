@@ -26,6 +26,7 @@ from conftest import Sync, build, chain, thread
 from msgspec.msgpack import Ext
 
 from minigraph.checkpoint import Saver, SqliteSaver, tags
+from minigraph.checkpoint.classes import built_in_exception
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.sameness import same
 from minigraph.checkpoint.walk import pack
@@ -136,7 +137,12 @@ def undecodable() -> UnicodeDecodeError:
         KeyError("k"),
         FileNotFoundError(2, "no such file", "a/b"),
         OSError("text only"),
+        BlockingIOError(11, "would block", 5),
+        OSError(2, "no link", "a", None, "b"),
         undecodable(),
+        UnicodeEncodeError("ascii", "a\u00e9", 1, 2, "ordinal not in range"),
+        UnicodeTranslateError("a\u00e9", 1, 9, "no such character"),
+        UnicodeDecodeError.__new__(UnicodeDecodeError),
         ImportError("no", name="module", path="/x"),
         StopIteration((1, 2)),
         SystemExit(3),
@@ -156,7 +162,18 @@ def test_an_exception_is_data(error: BaseException) -> None:
     assert facts(found) == facts(error)
     assert Refusal.made == [], "no constructor of the program was called"
     assert found.__traceback__ is None
-    for name in ("errno", "strerror", "filename", "reason", "start", "end", "name", "path", "value", "code", "lineno"):
+    names = (
+        "errno",
+        "strerror",
+        "filename",
+        "filename2",
+        "characters_written",
+        "object",
+        "encoding",
+        "reason",
+        "start",
+    )
+    for name in (*names, "end", "name", "path", "value", "code", "lineno"):
         assert getattr(found, name, None) == getattr(error, name, None)
 
 
@@ -181,6 +198,42 @@ def test_what_an_exception_refers_to_is_not_stored_or_refused() -> None:
         codec().encode(looped)
     with pytest.raises(UnstorableValueError, match="GraphInterrupt"):
         codec().encode(GraphInterrupt())
+
+
+@pytest.mark.parametrize(
+    ("error", "wrong"),
+    [
+        (UnicodeDecodeError("utf-8", b"abc", 0, 1, "r"), {"start": -(10**9), "end": 1 - 10**9}),
+        (UnicodeDecodeError("utf-8", b"abc", 0, 1, "r"), {"object": None}),
+        (UnicodeDecodeError("utf-8", b"abc", 0, 1, "r"), {"object": "abc"}),
+        (UnicodeEncodeError("ascii", "abc", 0, 1, "r"), {"start": -5, "end": -4}),
+        (UnicodeEncodeError("ascii", "abc", 0, 1, "r"), {"object": b"abc"}),
+        (UnicodeEncodeError("ascii", "abc", 0, 1, "r"), {"object": 7}),
+        (UnicodeEncodeError("ascii", "abc", 0, 1, "r"), {"encoding": [1]}),
+        (UnicodeTranslateError("abc", 0, 1, "r"), {"start": -1, "end": 0}),
+        (UnicodeTranslateError("abc", 0, 1, "r"), {"reason": None}),
+        (UnicodeTranslateError("abc", 0, 1, "r"), {"end": 1.0}),
+        (UnicodeTranslateError("abc", 0, 1, "r"), {"start": True}),
+    ],
+)
+def test_a_unicode_error_that_python_could_not_say_is_not_read(error: UnicodeError, wrong: dict[str, Any]) -> None:
+    form = built_in_exception(f"builtins:{type(error).__name__}")
+    assert form is not None
+    parts, others = form.parts(error)
+    arguments = Ext(tags.TUPLE, pack(list(others[0])))
+    sound = pack(Ext(tags.OBJECT, pack([form.name, parts, arguments, None])))
+    assert str(Codec().decode(sound)) == str(error)
+    hostile = pack(Ext(tags.OBJECT, pack([form.name, parts | wrong, arguments, None])))
+    with pytest.raises(DecodeError, match="not the parts of a Unicode error"):
+        Codec().decode(hostile)
+
+
+def test_a_unicode_error_that_could_not_be_read_is_not_written() -> None:
+    error = UnicodeEncodeError("ascii", "abc", 0, 1, "r")
+    error.start = -5
+    error.object = 5  # type: ignore[assignment]  # Python allows it
+    with pytest.raises(UnstorableValueError, match="encoding, object, start, end and reason"):
+        Codec().encode(error)
 
 
 def test_an_unknown_exception_is_refused_when_written_and_when_read() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from minigraph.checkpoint.tags import Unsuitable
 from minigraph.errors import GraphSignal
 
 _PASSING: Final = frozenset({"obj", "exceptions", "message"})
@@ -211,6 +212,9 @@ def _exception_form(name: str, kind: type) -> ClassForm:
     slots = {name: member for name, member in _slots(kind).items() if name not in _PASSING}
     origin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     is_group = issubclass(kind, BaseExceptionGroup)
+    text = _UNICODE_TEXTS.get(origin)
+    if issubclass(kind, OSError):
+        slots["characters_written"] = vars(OSError)["characters_written"]
 
     def parts(value: Any) -> tuple[dict[str, Any], list[Any]]:
         found = dict(vars(value))
@@ -221,12 +225,16 @@ def _exception_form(name: str, kind: type) -> ClassForm:
                 continue
             if part is not None:
                 found[field] = part
+        if text is not None and not _is_sound(found, text):
+            raise Unsuitable("its encoding, object, start, end and reason are not what such an error has")
         return found, [value.args, value.__cause__]
 
     def load(stored: dict[str, Any], items: list[Any]) -> object:
         args, cause = items
         if type(args) is not tuple or not (cause is None or isinstance(cause, BaseException)):
             raise ValueError("an exception has a tuple of arguments and a cause")
+        if text is not None and not _is_sound(stored, text):
+            raise ValueError("it has not the parts of a Unicode error")
         value: Any = origin.__new__(kind, *args) if is_group else origin.__new__(kind)  # type: ignore[call-overload]
         for field, part in stored.items():
             if field in slots:
@@ -239,6 +247,24 @@ def _exception_form(name: str, kind: type) -> ClassForm:
         return value
 
     return ClassForm(name, kind, parts, load)
+
+
+_UNICODE_TEXTS: Final[dict[type, type]] = {
+    UnicodeDecodeError: bytes,
+    UnicodeEncodeError: str,
+    UnicodeTranslateError: str,
+}
+"""What the object of a Unicode error is."""
+
+
+def _is_sound(found: dict[str, Any], text: type) -> bool:
+    """Whether Python can say what a Unicode error with these parts is: it reads the object at `start` unchecked."""
+    start, end = found.get("start", 0), found.get("end", 0)
+    if type(start) is not int or type(end) is not int or start < 0:
+        return False
+    if any(type(found.get(field, "")) is not str for field in ("encoding", "reason")):
+        return False
+    return "object" not in found or type(found["object"]) is text
 
 
 def _default(field: dataclasses.Field[Any]) -> object:
