@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
 import msgspec
+import numpy
 import pytest
 
 from minigraph import START, Command, StateGraph, interrupt, once
@@ -249,6 +250,12 @@ def changed(exported: str, change: Callable[[Any], object]) -> str:
 Row = dict[str, Any]
 
 
+def unicode_error(**wrong: Any) -> dict[str, Any]:
+    parts: dict[str, Any] = readable.readable(Codec().encode(UnicodeEncodeError("ascii", "abc", 0, 1, "no")))
+    parts["$object"][1].update(wrong)
+    return parts
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -274,6 +281,8 @@ Row = dict[str, Any]
         (lambda r: r[2].pop("links"), "unknown or missing names"),
         (lambda r: r[2].update(links="x"), "could not be read"),
         (lambda r: r[2].update(due=[["node"]]), "could not be read"),
+        (lambda r: r[2].update(due=[[7, "id"]]), "a name or a text"),
+        (lambda r: r[2].update(due=[["node", {"$tuple": []}]]), "a name or a text"),
         (lambda r: r[2].update(values={"m": ["append", 1]}), "append"),
         (lambda r: r[2].update(values={"m": []}), "cannot be read|is not what"),
         (lambda r: r[2].update(values={"m": ["keep", [99, []]]}), "do not fit together"),
@@ -287,6 +296,19 @@ Row = dict[str, Any]
         (lambda r: r[2].update(values={"m": ["set", 2**64]}), "cannot be read|is not what"),
         (lambda r: r[6].update(results=[[5, 9]]), "cannot be read|is not what"),
         (lambda r: r[6].update(results={}), "`results` is a list"),
+        (lambda r: r[6].update(results=[5]), "could not be read"),
+        (lambda r: r[6].update(results=[[{"$decimal": "1"}, [["m", 1]]]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", [[{"a": 1}, 1]]]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", [], 5]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", [], "n", [7]]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", [], "n", [], False, False, [["?", None]]]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", 1, "n", [["?", None]]]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", 1, "n", [["?", 7]]]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", 1, "n", [], [], [], [[7, 1]]]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", 1, "n", 7]]), "could not be read"),
+        (lambda r: r[6].update(results=[["t", 2, "n", 7, "text", False]]), "a name or a text"),
+        (lambda r: r[6].update(results=[["t", 2, "n", "E", "x", False, [], [], [], [], [7]]]), "a name or a text"),
+        (lambda r: r[2].update(values={"m": ["set", unicode_error(start=-5)]}), "Unicode error"),
         (lambda r: r[6].update(extra=1), "expected are"),
     ],
 )  # fmt: skip
@@ -316,6 +338,57 @@ def test_a_row_that_could_not_be_read_is_refused(
 )  # fmt: skip
 def test_other_damage_is_refused(exported: str, change: Callable[[Any], object]) -> None:
     refused(changed(exported, change))
+
+
+ARRAYS: tuple[Any, ...] = (
+    numpy.arange(6, dtype="<i4").reshape(2, 3),
+    numpy.array(["a", "bcd"]),
+    numpy.array(["2026-01-01"], dtype="<M8[25s]"),
+    numpy.zeros((0, 3)),
+    numpy.array(1.5),
+    numpy.float32(1.5),
+    numpy.str_("ab"),
+    numpy.zeros(2, dtype=[("a", "<i2"), ("b", [("c", "<f8"), ("d", "|S3")], (2, 2))]),
+    numpy.zeros(2, dtype=numpy.dtype({"names": ["a", "b"], "formats": ["<i2", "<f8"]}, align=True)),
+)
+
+
+@pytest.mark.parametrize("numpy_is_there", [True, False])
+@pytest.mark.parametrize("array", ARRAYS, ids=repr)
+def test_an_array_that_its_bytes_do_not_fill_is_refused(
+    array: Any, numpy_is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = InMemorySaver()
+    SavedThread(saver).add({"m": array})
+    text = saver.export_thread("t")
+    if not numpy_is_there:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    saver.import_thread(text, thread_id="copy")
+
+    def damaged(change: Callable[[list[Any]], object]) -> str:
+        def edit(parts: Any) -> None:
+            (shown,) = parts["namespaces"][0]["rows"][0]["values"]["m"][1].values()
+            change(shown)
+
+        return changed(text, edit)
+
+    refused(damaged(lambda parts: parts.__setitem__(-1, {"$bytes": "AAA="})), "do not fill")
+    refused(damaged(lambda parts: parts.__setitem__(0, "x")), "is no dtype")
+    if len(array.shape):
+        refused(damaged(lambda parts: parts.__setitem__(1, [4])), "do not fill")
+        refused(damaged(lambda parts: parts.__setitem__(1, [-1, -6])), "not the shape")
+        refused(damaged(lambda parts: parts.pop(2)), "import_thread")
+
+
+def test_an_exception_that_a_class_unknown_here_caused_is_imported(saver: Saver) -> None:
+    class Own(Exception):
+        """An exception of the program."""
+
+    error = ExceptionGroup("several", [Own(1)])
+    error.__cause__ = Own(2)
+    source = InMemorySaver()
+    SavedThread(source).add({"m": [error, {1: Own(3)}]})
+    assert saver.import_thread(source.export_thread("t")) == "t"
 
 
 def test_a_name_that_stands_twice_is_refused(exported: str) -> None:

@@ -13,6 +13,7 @@ in it can be read.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Iterable
@@ -23,7 +24,8 @@ import msgspec
 from msgspec import Raw
 
 from minigraph.checkpoint import delta, rows, tags
-from minigraph.checkpoint.classes import ClassForm
+from minigraph.checkpoint.array_size import check_size
+from minigraph.checkpoint.classes import ClassForm, built_in_exception
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.readable import readable, stored
 from minigraph.checkpoint.reading import read_many
@@ -329,20 +331,29 @@ def _recorded(given: dict[str, Any]) -> RecordedRow:
 # ----------------------------------------------------------------------------- check
 
 
+class _Unknown(Exception):
+    """Stands for an object of a class that is not known here: it may be in a set, or what caused an exception."""
+
+
 class _AnyClass(Codec):
-    """Reads everything, objects of classes that are not known here too; they and arrays are nothing in particular."""
+    """Reads everything, objects of classes that are not known here too, and arrays without numpy."""
 
     def _load_object(self, stored: Any) -> Any:
         name, *_ = stored
         if type(name) is not str:
             raise ValueError("an object has the name of its class")
-        return object()
+        known = name in self._by_name or built_in_exception(name) is not None
+        return super()._load_object(stored) if known else _Unknown()
 
     def _named(self, name: object) -> ClassForm:
-        return ClassForm(str(name), dict, lambda value: ({}, []), lambda attributes, items: None)
+        form = (self._by_name.get(name) or built_in_exception(name)) if isinstance(name, str) else None
+        return form or ClassForm(str(name), dict, lambda value: ({}, []), lambda attributes, items: None)
 
     def _load(self, code: int, data: memoryview) -> Any:
-        return object() if code in (tags.ARRAY, tags.ARRAY_SCALAR) else super()._load(code, data)
+        if code in (tags.ARRAY, tags.ARRAY_SCALAR) and importlib.util.find_spec("numpy") is None:
+            check_size(self._decoder.decode(data), scalar=code == tags.ARRAY_SCALAR)
+            return _Unknown()
+        return super()._load(code, data)
 
 
 def _check(thread: Thread) -> None:

@@ -16,10 +16,10 @@ from msgspec import MsgspecError, Raw
 
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.delta import stored
-from minigraph.checkpoint.rows import filled, long, short, trimmed
+from minigraph.checkpoint.rows import filled, long, short, text, trimmed
 from minigraph.errors import DecodeError
 from minigraph.records import Checkpoint, Failed, Finished, Paused, Result, Task
-from minigraph.types import Interrupt
+from minigraph.types import Interrupt, Send
 
 Asked = tuple[Interrupt, ...]
 _MISSING: Final = object()
@@ -86,9 +86,9 @@ def _unfinished_parts(codec: Codec, result: Paused | Failed, node: str | None) -
     ]
     if isinstance(result, Paused):
         return [PAUSED, *trimmed([node, *shared])]
-    text = [Raw(encode(result.error_type)), Raw(encode(result.message)), result.cancelled]
+    said = [Raw(encode(result.error_type)), Raw(encode(result.message)), result.cancelled]
     kept = None if result.kept is None else write_result(codec, result.kept, None)
-    return [FAILED, node, *text, *trimmed([*shared, kept])]
+    return [FAILED, node, *said, *trimmed([*shared, kept])]
 
 
 def _questions(codec: Codec, asked: tuple[Interrupt, ...]) -> list[Any]:
@@ -133,13 +133,16 @@ def read_results(
     `state` gives the values of the row's checkpoint, to which the results may refer.
     """
     for item in stored:
-        task, *parts = codec.decode(item)
+        task: Any = None
         try:
+            task, *parts = codec.decode(item)
             task_id, node = (due[task].id, due[task].node) if isinstance(task, int) else (long(task), "")
             if parts and parts[0] == REMOVED:
                 into.pop(task_id, None)
             else:
                 into[task_id] = _read(task_id, node, parts, state)
+        except DecodeError:
+            raise
         except (TypeError, ValueError, LookupError, AttributeError, MsgspecError) as error:
             raise DecodeError(f"the stored result of task {task!r} could not be read: {error}") from error
 
@@ -149,12 +152,13 @@ def _read(task_id: str, node: str, parts: list[Any], state: Callable[[], Mapping
         return _finished(task_id, node, parts, state)
     kind, name, *rest = filled(parts, [None, None])
     if kind == PAUSED:
-        return Paused(task_id, name or node, *_waiting(rest))
+        return Paused(task_id, text(name or node), *_waiting(rest))
     if kind == FAILED:
         error_type, message, cancelled = rest[:3]
         done = rest[7] if len(rest) > 7 else None
         kept = None if done is None else _finished(long(done[0]), "", done[1:], None)
-        return Failed(task_id, name or node, error_type, message, cancelled, *_waiting(rest[3:7]), kept)
+        waiting = _waiting(rest[3:7])
+        return Failed(task_id, text(name or node), text(error_type), text(message), bool(cancelled), *waiting, kept)
     raise ValueError(f"there is no result of kind {kind}")
 
 
@@ -162,15 +166,15 @@ def _finished(task_id: str, node: str, parts: list[Any], state: Callable[[], Map
     writes: list[tuple[str, Any]] = []
     for write in parts[0] if parts else ():
         key, value = write if len(write) == 2 else (write[0], _refer(state, *write))
-        writes.append((key, value))
+        writes.append((text(key), value))
     if len(parts) < 3:
-        return Finished(task_id, (parts[1] if len(parts) > 1 else None) or node, tuple(writes))
+        return Finished(task_id, text((parts[1] if len(parts) > 1 else None) or node), tuple(writes))
     _, name, targets, stop, cached, asked, answers = filled(parts, [[], None, [], False, False, [], []])
     return Finished(
         task_id,
-        name or node,
+        text(name or node),
         tuple(writes),
-        tuple(targets),
+        tuple([target if type(target) is Send else text(target) for target in targets]),
         not stop,
         bool(cached),
         _interrupts(asked),
@@ -184,7 +188,12 @@ def _interrupts(stored: list[Any]) -> tuple[Interrupt, ...]:
 
 def _waiting(parts: list[Any]) -> tuple[Asked, tuple[Any, ...], Asked, tuple[Any, ...]]:
     asked, answers, inner, given = filled(parts, [[], [], [], []])
-    return _interrupts(asked), tuple(answers), _interrupts(inner), tuple(map(tuple, given))
+    return (
+        _interrupts(asked),
+        tuple(answers),
+        _interrupts(inner),
+        tuple([(text(name), answer) for name, answer in given]),
+    )
 
 
 def _refer(state: Callable[[], Mapping[str, Any]] | None, key: str, mode: int, place: Any) -> Any:

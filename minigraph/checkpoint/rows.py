@@ -202,6 +202,7 @@ def _tasks(codec: Codec, checkpoint_id: str, stored: list[str | list[Raw]]) -> l
             place += 1
             continue
         node, second, *rest = [codec.decode(part) for part in entry]
+        text(node)
         if type(second) is int:
             found.append(Task(task_id(checkpoint_id, place), node, second, *rest))
             place += 1
@@ -219,9 +220,16 @@ def short(name: str) -> str | bytes:
     return packed if packed.hex() == name else name
 
 
-def long(stored: str | bytes) -> str:
-    """The id from its stored form."""
-    return stored.hex() if isinstance(stored, bytes) else stored
+def long(stored: object) -> str:
+    """The id from its stored form; ValueError for what is none."""
+    return stored.hex() if isinstance(stored, bytes) else text(stored)
+
+
+def text(stored: object) -> str:
+    """A name or a text that is stored as it is; ValueError for anything else."""
+    if type(stored) is not str:
+        raise ValueError(f"{stored!r:.50} stands where a name or a text is stored")
+    return stored
 
 
 def since(prepared: Draft, parent: Numbers) -> Changes | None:
