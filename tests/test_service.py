@@ -237,6 +237,20 @@ def test_a_store_that_cannot_be_written_is_503_and_the_client_tries_again(tmp_pa
         made.waiting("a")
 
 
+def test_a_thread_that_cannot_be_read_is_500_and_no_retry_helps(tmp_path: Path) -> None:
+    file = tmp_path / "threads.db"
+    with service(tmp_path, str(file), workers=1) as made:
+        assert made.begin("a", "key").status_code == 202
+        made.waiting("a")
+        with sqlite3.connect(file) as store:
+            store.execute("UPDATE writes SET body = x'c1'")
+        store.close()
+        for method in ("GET", "POST"):
+            refused = made.send(method, "/threads/a") if method == "GET" else made.begin("a", "another")
+            assert (refused.status_code, refused.headers.get("retry-after")) == (500, None)
+            assert "could not be read" in refused.json()["error"]
+
+
 # ------------------------------------------------------------------------ kill and drain
 
 

@@ -21,7 +21,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from minigraph import StateSnapshot
-from minigraph.errors import InvalidUpdateError, StorageError, ThreadConflictError, UnknownInterruptError
+from minigraph.errors import (
+    DecodeError,
+    InvalidUpdateError,
+    StorageError,
+    ThreadConflictError,
+    UnknownInterruptError,
+)
 from service.orders import Order, RunUnderWayError, Shop, order_graph
 from service.runs import Runs, config_of
 from service.settings import Settings, open_saver
@@ -209,6 +215,7 @@ app = Starlette(
         UnknownInterruptError: refuse(409),
         ThreadConflictError: refuse(409),
         RunUnderWayError: refuse(409),
+        DecodeError: refuse(500),
         StorageError: refuse(503),
     },
 )
