@@ -91,7 +91,8 @@ class CompiledGraph(Threads, Generic[AnyStateT, AnyContextT, AnyInputT, AnyOutpu
     def fingerprint(self) -> str:
         """16 hexadecimal digits of what a stored thread depends on: names of nodes, keys and their kinds, list edges.
 
-        The same in every process, whatever the functions do. A snapshot has that of the graph which stored it.
+        And `version`, if `compile` was given one. The same in every process, whatever the functions do. A snapshot has
+        that of the graph which stored it.
         """
         return self.graph.fingerprint
 

@@ -323,28 +323,28 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         name: str = "graph",
         ignore: Sequence[str] = (),
         migrations: Sequence[Migration] = (),
+        version: str = "",
     ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """Checks the graph and freezes it. Later edits of the builder do not reach what was compiled.
 
         `checkpointer` stores every step; True (for a graph used inside another) keeps a memory of its own in the
         parent's, False stores nothing. `interrupt_before` and `interrupt_after` pause at those nodes ("*": at all).
         `executor` (a process pool, say) runs the tasks of sync nodes; what travels to it must be picklable.
-        `migrations` say what nodes and keys of stored threads are called now.
+        `migrations` say what stored nodes and keys are called now; `version` sets it apart from one of the same names.
         Each finding of check() is issued as a GraphWarning; `ignore` lists those to leave out, "name" or "name:place".
         Raises GraphDefinitionError for anything that names no node, and TypeError for something that is no saver.
         """
         from minigraph.check import checked_ignore, warn
         from minigraph.compiled import CompiledGraph
 
-        ignored = checked_ignore(ignore)
-        graph = self.frozen(name)
+        ignored, graph = checked_ignore(ignore), self.frozen(name, version)
         types = tuple(kind for schema in self._schemas.values() for kind in (schema.view.schema, *schema.types))
         breaks = (interrupt_before, interrupt_after)
         compiled = CompiledGraph(self, graph, checkpointer, cache, *breaks, executor, types, migrations)
         warn(compiled, ignored, stacklevel=2)
         return compiled
 
-    def frozen(self, name: str) -> Graph:
+    def frozen(self, name: str, version: str = "") -> Graph:
         """The graph as frozen data. Raises GraphDefinitionError where it is not well formed."""
         nodes = {START: self._start_node()} | {name: self._node(name, spec) for name, spec in self._nodes.items()}
         self._check_edges(nodes)
@@ -354,12 +354,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         routers = {
             source: tuple(self._router(n, spec) for n, spec in specs.items()) for source, specs in self._routers.items()
         }
-        managed = {key for schema in self._schemas.values() for key in schema.view.managed}
         return Graph(
             name=name,
             nodes=nodes,
             channels=dict(self._channels),
-            managed=frozenset(managed),
+            managed=frozenset(key for schema in self._schemas.values() for key in schema.view.managed),
             edges=edges,
             joins=tuple(self._joins),
             routers=routers,
@@ -367,6 +366,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             input_view=self._view(self.input_schema),
             output_view=self._view(self.output_schema),
             context_schema=self.context_schema,
+            version=version,
         )
 
     def _start_node(self) -> Node:

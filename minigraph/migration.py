@@ -33,6 +33,7 @@ class Migration:
     renamed needs no entry. `convert` gets the stored state, under its new names, and returns what it is now; it must
     change nothing in place. With `from_fingerprint` the migration is for what the graph with that fingerprint wrote
     ("": for what has none), and those after it in the list apply too. Without it, it is for whatever has the old names.
+    Where both versions have the same names, `compile(version=...)` of the newer one tells them apart.
     """
 
     keys: Mapping[str, str | None] = field(default_factory=dict)
@@ -154,7 +155,9 @@ def checked_migrations(graph: Graph, migrations: Sequence[Migration]) -> tuple[M
             )
         if migration.from_fingerprint == graph.fingerprint:
             raise GraphDefinitionError(
-                f"{where}: from_fingerprint={graph.fingerprint!r} is this graph itself, so nothing of it is older"
+                f"{where}: from_fingerprint={graph.fingerprint!r} is this graph itself, so nothing of it is older;"
+                " where the names are the same and what they hold is not, give the graph another version:"
+                f" compile(..., version={graph.version + '2'!r})"
             )
     return plan
 

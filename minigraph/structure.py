@@ -141,6 +141,8 @@ class Graph:
     input_view: View
     output_view: View
     context_schema: Any = None
+    version: str = ""
+    """What the program calls this version of it, where its names alone do not tell."""
     joins_of: Mapping[str, tuple[Join, ...]] = field(init=False)
     untracked: frozenset[str] = field(init=False)
     """The keys that are never stored."""
@@ -151,7 +153,8 @@ class Graph:
     deferring: frozenset[str] = field(init=False)
     """The nodes that wait until nothing else is due."""
     fingerprint: str = field(init=False)
-    """16 hexadecimal digits of what a stored thread depends on: names of nodes, keys and their kinds, list edges."""
+    """16 hexadecimal digits of what a stored thread depends on: names of nodes, keys and their kinds, list edges,
+    and the version."""
 
     def __post_init__(self) -> None:
         of = {name: tuple(j for j in self.joins if name in j.sources) for name in (*self.nodes, START)}
@@ -173,7 +176,10 @@ def _fingerprint(graph: Graph) -> str:
     nodes = sorted([name for name in graph.nodes if name != START])
     keys = sorted([(key, type(channel).__name__, channel.tracked) for key, channel in graph.channels.items()])
     joins = sorted([join.name for join in graph.joins])
-    return blake2b(ascii((nodes, keys, joins)).encode(), digest_size=8).hexdigest()
+    if not isinstance(graph.version, str):
+        raise TypeError(f'compile(version={graph.version!r}): a str, such as "2"')
+    named = (nodes, keys, joins, graph.version) if graph.version else (nodes, keys, joins)
+    return blake2b(ascii(named).encode(), digest_size=8).hexdigest()
 
 
 def check_target(node: str, target: Any, names: Mapping[str, Any], did: str) -> str | Send:

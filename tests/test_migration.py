@@ -608,6 +608,45 @@ def test_migrations_are_a_list_of_migrations() -> None:
         build(words("a"), chain("a"), state=New, migrations=[Migration(from_fingerprint=graph.fingerprint)])
 
 
+class Swapped(TypedDict, total=False):
+    left: Any
+    right: Any
+
+
+def pausing(saver: Saver, **options: Any) -> Any:
+    builder = StateGraph(Swapped)
+    builder.add_node("first", lambda state: {"left": 1.5, "right": 2.5})
+    builder.add_node("last", lambda state: {"right": [interrupt("?"), state["left"], state["right"]]})
+    return builder.add_edge(START, "first").add_edge("first", "last").compile(saver, **options)
+
+
+def test_a_version_tells_a_graph_from_an_older_one_with_the_same_names(run: Sync, saver: Saver) -> None:
+    old = pausing(saver)
+    run.invoke(old, {}, T)
+    swap = Migration(keys={"left": "right", "right": "left"}, from_fingerprint=old.fingerprint)
+    with pytest.raises(GraphDefinitionError, match=r"another version: compile\(\.\.\., version='2'\)"):
+        pausing(saver, migrations=[swap])
+    second = pausing(saver, migrations=[swap], version="2")
+    assert second.fingerprint != old.fingerprint
+    assert run.state(second, T).values == {"left": 2.5, "right": 1.5}
+    price = Migration(
+        convert=lambda state: state | {"left": {"eur": state["left"]}}, from_fingerprint=second.fingerprint
+    )
+    third = pausing(saver, migrations=[swap, price], version="3")
+    assert run.state(third, T).values == {"left": {"eur": 2.5}, "right": 1.5}
+    assert run.invoke(third, Command(resume="yes"), T) == {"left": {"eur": 2.5}, "right": ["yes", {"eur": 2.5}, 1.5]}
+    assert run.state(third, T).fingerprint == third.fingerprint
+    assert run.state(third, T).values["left"] == {"eur": 2.5}, "what is new already is not converted again"
+
+
+def test_no_version_is_the_fingerprint_that_graphs_had_before_there_were_any() -> None:
+    plain = pausing(InMemorySaver())
+    assert plain.fingerprint == pausing(InMemorySaver(), version="").fingerprint
+    assert len({plain.fingerprint, *(pausing(InMemorySaver(), version=name).fingerprint for name in "123")}) == 4
+    with pytest.raises(TypeError, match=r"compile\(version=2\): a str"):
+        pausing(InMemorySaver(), version=2)
+
+
 def test_what_convert_returns_must_be_a_state(run: Sync, saver: Saver) -> None:
     old = build(words("a"), chain("a"), saver, state=Old)
     run.invoke(old, {}, T)

@@ -89,7 +89,10 @@ class Saver(ABC):
 
     @abstractmethod
     def copy_thread(self, source: str, target: str) -> None:
-        """Copies a thread with its history. StorageError if `source` is not there or `target` already is."""
+        """Copies a thread with its history. StorageError if `source` is not there or `target` already is.
+
+        The copy keeps the times of its steps, so for `delete_before` and `time_to_live` it is as old as its source.
+        """
 
     @abstractmethod
     def export_thread(self, thread_id: str) -> str:
@@ -103,7 +106,8 @@ class Saver(ABC):
         """Stores a thread from the text that `export_thread` gave, from a saver of any kind; returns its id.
 
         `thread_id` gives it another one. StorageError, and nothing is stored, where a thread of that id is there, and
-        for a text that is damaged, of something else, or from a newer release.
+        for a text that is damaged, of something else, or from a newer release. The thread keeps the times of its steps,
+        so for `delete_before` and `time_to_live` it is as old as it was.
         """
 
     @abstractmethod
