@@ -46,7 +46,10 @@ class Namespaces(msgspec.Struct, frozen=True):
 
 
 class Save(msgspec.Struct, frozen=True):
-    """Store a write; `background` allows it to finish later, but before the next one begins."""
+    """Store a write; `background` allows it to finish later, but before the next one begins.
+
+    The error of an earlier save in the background may be raised here, before this one begins.
+    """
 
     write: Write
     background: bool = False

@@ -156,12 +156,13 @@ class MigratingSaver(PassingSaver):
             msgspec.structs.replace(each, namespace=self._place(write.thread_id, each.namespace))
             for each in write.carried
         )
+        under = None if write.under is None else self._place(write.thread_id, write.under)
         graph, note = self._graph(write.namespace), write.graph
         if graph is not None and any(isinstance(new.checkpoint, Migrated) for new in write.checkpoints):
             note = graph.graph.fingerprint
         new = tuple(_whole(each) for each in write.checkpoints)
         return self.inner.put(
-            msgspec.structs.replace(write, namespace=place, checkpoints=new, carried=carried, graph=note)
+            msgspec.structs.replace(write, namespace=place, checkpoints=new, carried=carried, graph=note, under=under)
         )
 
     def record_start(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> Recorded | None:

@@ -60,7 +60,9 @@ def write_of(
     """What stores new checkpoints and results of a position, in one transaction."""
     place = (scope.thread_id, scope.namespace, position.revision)
     carried, graph = tuple(position.carried), scope.graph.fingerprint
-    return Write(*place, tuple(new), tuple(results), (), carried, graph)
+    if position.revision or scope.caller is None or scope.durability != "sync":
+        return Write(*place, tuple(new), tuple(results), (), carried, graph)
+    return Write(*place, tuple(new), tuple(results), (), carried, graph, scope.caller.scope.namespace)
 
 
 def kept_prefixes(graph: Graph, pairs: Sequence[tuple[Task, Finished]]) -> frozenset[str]:
@@ -93,7 +95,7 @@ def with_writer(error: UnstorableValueError, write: Write) -> UnstorableValueErr
     given = re.match(r"\$\.arg\.(\w+)(.*)", error.path) if error.key == START else None
     if given is not None:
         return UnstorableValueError(
-            f"the input's key {given[1]!r}: {error}",
+            str(error).replace(f"key {START!r} at {error.path}", f"the input's key {given[1]!r} at ${given[2]}"),
             node=START,
             key=given[1],
             path=f"${given[2]}",

@@ -196,6 +196,9 @@ class Write(msgspec.Struct, frozen=True):
     """Records of `once()` calls to copy to tasks of this namespace."""
     graph: str = ""
     """The fingerprint of the graph that writes, "" where there is none to note."""
+    under: str | None = None
+    """The namespace of the run that called this one as a child graph, where that is stored already. If there is no log
+    of it, so that the thread was deleted meanwhile, a write of revision 0 stores nothing: ThreadConflictError."""
 
     @property
     def end(self) -> int:

@@ -254,8 +254,10 @@ def test_a_value_without_a_stored_form_names_node_and_key_and_can_be_mended(run:
 
 def test_input_without_a_stored_form_names_the_key(run: Sync, saver: Saver) -> None:
     graph = build({"a": say("a")}, chain("a"), saver)
-    with pytest.raises(UnstorableValueError, match="'value'"):
-        run.invoke(graph, {"value": lambda: None}, T)
+    with pytest.raises(UnstorableValueError, match=r"^the input's key 'value' at \$\[0\]: a value") as caught:
+        run.invoke(graph, {"value": [lambda: None]}, T)
+    assert (caught.value.node, caught.value.key, caught.value.path) == (START, "value", "$[0]")
+    assert "__start__" not in str(caught.value)
     assert run.invoke(graph, {"value": 1}, T) == {"log": ["a"], "value": 1}
 
 

@@ -345,6 +345,19 @@ def test_a_child_graph_is_found_under_the_old_name_of_its_node(run: Sync, saver:
     assert saver.namespaces("t") == list(before)
 
 
+def test_a_child_graph_begins_inside_of_one_whose_node_was_renamed(run: Sync, saver: Saver) -> None:
+    def middle() -> Any:
+        inner = build({"word": say("word")}, chain("word"), state=Old)
+        return build({"asks": ask("inner?"), "inner": inner}, chain("asks", "inner"), state=Old)
+
+    run.invoke(build({"sub": middle()}, chain("sub"), saver, state=Old), {}, T)
+    new = build(
+        {"nested": middle()}, chain("nested"), saver, state=Old, migrations=[Migration(nodes={"sub": "nested"})]
+    )
+    assert run.invoke(new, Command(resume="yes"), T)["log"] == [("inner?", "yes"), "word"]
+    assert len(saver.namespaces("t")) == 3
+
+
 def test_a_renamed_key_of_a_child_graph_is_handed_back(run: Sync, saver: Saver) -> None:
     old = build({"sub": child({})}, chain("sub"), saver, state=Old)
     run.invoke(old, {}, T)

@@ -386,6 +386,27 @@ def test_list_shows_threads_and_namespaces(saver: TableSaver) -> None:
     assert saver.namespaces("a") == ["", "child"]
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "error", "says"),
+    [
+        ({}, {}, ValueError, "names no thread"),
+        ({"configurable": {}}, {}, ValueError, "names no thread"),
+        ({"configurable": {"thread_id": 5}}, {}, TypeError, "thread id"),
+        (None, {"before": {"configurable": {}}}, ValueError, r"before=.*names no checkpoint_id"),
+        (None, {"before": {}}, ValueError, r"before=.*names no checkpoint_id"),
+        (None, {"before": {"configurable": {"checkpoint_id": "x"}}}, ValueError, r"before=.*names no thread_id"),
+        (None, {"limit": "1"}, TypeError, "limit='1'"),
+        (None, {"limit": True}, TypeError, "limit=True"),
+        (None, {"limit": -1}, ValueError, "limit=-1"),
+    ],
+)
+def test_list_says_what_is_missing_or_wrong(
+    saver: TableSaver, config: Any, options: Any, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        list(saver.list(config, **options))
+
+
 def test_delete_forgets_one_thread_only(saver: TableSaver) -> None:
     for name in ("a", "b"):
         thread = Thread(saver, name)
@@ -404,6 +425,59 @@ def test_delete_forgets_one_thread_only(saver: TableSaver) -> None:
     again = saver.get("a", "")
     assert again is not None
     assert (again.revision, again.results) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [("", ValueError), ("\ud800", ValueError), (5, TypeError), (None, TypeError)]
+)
+def test_methods_that_take_a_thread_refuse_what_is_no_thread_id(
+    saver: TableSaver, wrong: Any, error: type[Exception]
+) -> None:
+    Thread(saver, "a").add({"n": 1})
+    exported = saver.export_thread("a")
+    attempts: dict[str, Callable[[], object]] = {
+        "delete_thread": lambda: saver.delete_thread(wrong),
+        "copy_thread": lambda: saver.copy_thread(wrong, "b"),
+        "prune": lambda: saver.prune(wrong, keep=1),
+        "export_thread": lambda: saver.export_thread(wrong),
+    }
+    for method, attempt in attempts.items():
+        with pytest.raises(error, match=rf"^{method}: "):
+            attempt()
+    with pytest.raises(error, match=r"^copy_thread: "):
+        saver.copy_thread("a", wrong)
+    if wrong is not None:
+        with pytest.raises(error, match=r"^import_thread: "):
+            saver.import_thread(exported, thread_id=wrong)
+    Thread(saver, "new").add({"n": 2})
+    assert [item.config["configurable"]["thread_id"] for item in saver.list()] == ["new", "a"]
+
+
+def test_nothing_reaches_the_row_that_holds_the_next_number(tmp_path: Path) -> None:
+    with SqliteSaver(tmp_path / "threads.db") as made:
+        Thread(made, "a").add({"n": 1})
+        with made._writing() as tables:
+            assert (tables.log("", ""), tables.logs(""), tables.idle(2**62, "")) == (None, [], [])
+            tables.delete("")
+        assert made.namespaces("") == []
+        Thread(made, "b").add({"n": 2})
+        with made._reading() as tables:
+            assert [(log.number, log.thread_id) for log in tables.logs(None)] == [(2, "b"), (1, "a")]
+
+
+def test_a_childs_log_begins_only_under_the_log_of_its_caller(saver: TableSaver) -> None:
+    def first(under: str | None) -> Write:
+        return Write("t", "child", 0, (NewCheckpoint(point(1, "c0", {}), None),), under=under)
+
+    with pytest.raises(ThreadConflictError, match=r"'t'.*'child'.*deleted"):
+        saver.put(first(""))
+    Thread(saver, "t", "other").add({})
+    with pytest.raises(ThreadConflictError, match="deleted"):
+        saver.put(first(""))
+    assert saver.namespaces("t") == ["other"]
+    assert saver.put(first("other")) == 1
+    saver.delete_thread("t")
+    assert saver.put(first(None)) == 1
 
 
 def test_copy_is_a_thread_of_its_own(saver: TableSaver) -> None:
@@ -464,6 +538,8 @@ def test_prune_keeps_the_newest_readable(saver: TableSaver, keep: int) -> None:
         saver.prune("t", keep=-1)
     with pytest.raises(TypeError, match=r"keep=1\.5"):
         saver.prune("t", keep=1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="keep=True"):
+        saver.prune("t", keep=True)
 
 
 def test_once_records_are_stored_at_once_and_replaced_by_key(saver: TableSaver) -> None:

@@ -23,7 +23,13 @@ from minigraph import (
     interrupt,
 )
 from minigraph.checkpoint import InMemorySaver, Saver
-from minigraph.errors import GraphRecursionError, InvalidUpdateError, UnknownInterruptError, UnknownTargetError
+from minigraph.errors import (
+    GraphRecursionError,
+    InvalidUpdateError,
+    ThreadConflictError,
+    UnknownInterruptError,
+    UnknownTargetError,
+)
 
 T = thread()
 
@@ -256,6 +262,34 @@ def test_delete_thread_forgets_the_children_too(run: Sync, saver: Saver) -> None
     assert len(saver.namespaces("t")) == 2
     saver.delete_thread("t")
     assert saver.namespaces("t") == []
+
+
+@pytest.mark.parametrize("levels", [0, 1])
+@pytest.mark.parametrize("checkpointer", [None, True])
+def test_a_child_of_a_thread_deleted_meanwhile_stores_and_runs_nothing(
+    run: Sync, saver: Saver, levels: int, checkpointer: bool | None
+) -> None:
+    runs: list[Any] = []
+    child = build(words("c", runs), chain("c"), checkpointer)
+
+    def delete(s: Any) -> dict[str, Any]:
+        saver.delete_thread("t")
+        return calls(child)(s)  # type: ignore[no-any-return]
+
+    inner = build({"n": delete}, chain("n"))
+    graph = build({"a": inner if levels else delete}, chain("a"), saver)
+    with pytest.raises(ThreadConflictError):
+        run.invoke(graph, {}, T)
+    assert saver.namespaces("t") == []
+    assert runs == []
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_childs_log_begins_with_every_durability(run: Sync, saver: Saver, durability: Any) -> None:
+    graph = build({"child": nest(build({"q": ask("q")}, chain("q")), 2)}, chain("child"), saver)
+    assert "__interrupt__" in run.invoke(graph, {}, T, durability=durability)
+    assert len(saver.namespaces("t")) == 4
+    assert run.invoke(graph, Command(resume="R"), T, durability=durability)["log"] == [("q", "R")]
 
 
 # ------------------------------------------------------------------ questions in children

@@ -26,7 +26,9 @@ class CheckpointTuple(NamedTuple):
 class Saver(ABC):
     """Stores the checkpoints of threads. Safe to use from several threads; reads never create anything.
 
-    Every method may raise StorageError. A value without an exact stored form raises UnstorableValueError.
+    Every method may raise StorageError. A value without an exact stored form raises UnstorableValueError. Methods for a
+    whole thread (delete, copy, export, import, prune) raise TypeError or ValueError for what is no thread id: a
+    non-empty str.
     """
 
     @abstractmethod
@@ -37,7 +39,8 @@ class Saver(ABC):
     def put(self, write: Write) -> int:
         """Stores everything of `write` in one transaction and returns the new revision.
 
-        Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`.
+        Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`, or if the write would
+        begin a child graph's log and there is none of its caller (`write.under`).
         """
 
     @abstractmethod

@@ -190,8 +190,8 @@ class PostgresTables:
         )
 
     def delete(self, thread_id: str) -> None:
-        numbers = [log.number for log in self.logs(thread_id)]
-        if numbers:
+        # Looked at again until nothing is left: a child graph may have begun its log while the first look waited.
+        while numbers := [log.number for log in self.logs(thread_id)]:
             self._run("DELETE FROM {schema}.writes WHERE log = ANY(%s)", numbers)
             self._run("DELETE FROM {schema}.logs WHERE number = ANY(%s)", numbers)
         self._run("DELETE FROM {schema}.recorded WHERE thread_id = %s", held(thread_id))

@@ -18,6 +18,14 @@ from typing import Any, Final
 import msgspec
 
 from minigraph.checkpoint import rows
+from minigraph.checkpoint.arguments import (
+    check_keep,
+    check_thread_id,
+    checked_filter,
+    checked_limit,
+    place_before,
+    place_of,
+)
 from minigraph.checkpoint.base import CheckpointTuple, Saver
 from minigraph.checkpoint.codec import Codec
 from minigraph.checkpoint.labels import extended, graph_at, kept_from, latest
@@ -108,7 +116,8 @@ class TableSaver(Saver):
     def put(self, write: Write) -> int:
         """Stores everything of `write` in one transaction and returns the new revision.
 
-        Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`.
+        Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`, or if the write would
+        begin a child graph's log and there is none of its caller (`write.under`).
         """
         known = self._heads.get((write.thread_id, write.namespace))
         if known is not None and known.revision != write.revision:
@@ -136,6 +145,11 @@ class TableSaver(Saver):
                 raise ThreadConflictError(
                     f"thread {write.thread_id!r}, namespace {write.namespace!r}: it is at revision {revision}, this "
                     f"run read revision {write.revision}; another run moved it meanwhile and nothing was stored"
+                )
+            if number is None and write.under is not None and tables.log(write.thread_id, write.under) is None:
+                raise ThreadConflictError(
+                    f"thread {write.thread_id!r}, namespace {write.namespace!r}: the thread was deleted while a run of"
+                    " it called this child graph; nothing was stored"
                 )
             newest = None if number is None else tables.newest(number)
             graphs = extended("" if log is None else log.graphs, revision + 1, write.graph)
@@ -171,7 +185,7 @@ class TableSaver(Saver):
         `before`: only those stored before the one with this id. `limit`: at most so many (0: none). `filter`: only
         those whose `source`, `step` or metadata equal these values, types included.
         """
-        query = Query(filter=checked(filter), limit=bounded(limit))
+        query = Query(filter=checked_filter(filter), limit=checked_limit(limit))
         with self._reading() as tables:
             log = tables.log(thread_id, namespace)
             if log is None:
@@ -220,12 +234,13 @@ class TableSaver(Saver):
         A config without `checkpoint_ns` means the root namespace; `before` is a config with a `checkpoint_id`. Of
         several threads the one that began last comes first.
         """
-        query = Query(filter=checked(filter), limit=bounded(limit))
-        named = {} if config is None else config["configurable"]
+        query = Query(filter=checked_filter(filter), limit=checked_limit(limit))
+        named = {} if config is None else place_of(config)
+        earlier = None if before is None else place_before(before, named)
         with self._reading() as tables:
             logs = {log.number: log for log in tables.logs(named.get("thread_id"))}
-            if before is not None:
-                older = _find(tables, {**named, **before["configurable"]})
+            if earlier is not None:
+                older = _find(tables, earlier)
                 if older is None:
                     return
                 query = query._replace(before=(older[0], older[1].revision))
@@ -255,6 +270,7 @@ class TableSaver(Saver):
 
     def delete_thread(self, thread_id: str) -> None:
         """Forgets everything about a thread; nothing happens if there is none."""
+        check_thread_id("delete_thread", thread_id)
         with self._writing() as tables:
             tables.delete(thread_id)
 
@@ -281,6 +297,8 @@ class TableSaver(Saver):
 
         The copy keeps the times of its steps, so for `delete_before` and `time_to_live` it is as old as its source.
         """
+        check_thread_id("copy_thread", source)
+        check_thread_id("copy_thread", target)
         with self._writing() as tables:
             if not _holds(tables, source):
                 raise StorageError(f"copy_thread({source!r}, {target!r}): there is no thread {source!r}")
@@ -296,6 +314,7 @@ class TableSaver(Saver):
 
         Classes need not be registered. StorageError if the thread is not there.
         """
+        check_thread_id("export_thread", thread_id)
         from minigraph.checkpoint import exchange  # needed for this alone, and not worth loading before
 
         with self._reading() as tables:
@@ -311,6 +330,8 @@ class TableSaver(Saver):
         for a text that is damaged, of something else, or from a newer release. The thread keeps the times of its steps,
         so for `delete_before` and `time_to_live` it is as old as it was.
         """
+        if thread_id is not None:
+            check_thread_id("import_thread", thread_id)
         from minigraph.checkpoint import exchange
 
         thread = exchange.read(exported, thread_id)
@@ -329,10 +350,8 @@ class TableSaver(Saver):
         The oldest that is kept has no parent any more. What tasks recorded with `once()` stays as long as a checkpoint
         that is kept lists the task. StorageError if the thread is not there, ValueError if `keep` is negative.
         """
-        if not isinstance(keep, int):
-            raise TypeError(f"prune({thread_id!r}, keep={keep!r}): a whole number of checkpoints")
-        if keep < 0:
-            raise ValueError(f"prune({thread_id!r}, keep={keep}): keep at least 0 checkpoints")
+        check_thread_id("prune", thread_id)
+        check_keep(f"prune({thread_id!r})", keep)
         with self._writing() as tables:
             if not _holds(tables, thread_id):
                 raise StorageError(f"prune({thread_id!r}): there is no such thread")
@@ -375,20 +394,6 @@ class TableSaver(Saver):
         with self._reading() as tables:
             found = tables.recorded(thread_id, namespace, task_id)
         return tuple([read(self._codec, row) for row in found])
-
-
-def checked(filter: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A filter whose values metadata could hold; UnstorableValueError otherwise."""
-    chosen = dict(filter or {})
-    rows.metadata_text(chosen)
-    return chosen
-
-
-def bounded(limit: int | None) -> int | None:
-    """A limit that is None or not negative; ValueError otherwise."""
-    if limit is not None and limit < 0:
-        raise ValueError(f"limit={limit}: at least 0, or None for all")
-    return limit
 
 
 def find(tables: Tables, number: int, checkpoint_id: str) -> Row | None:

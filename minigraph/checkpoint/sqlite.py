@@ -197,7 +197,10 @@ class _Transaction:
 
 
 class _SqliteTables:
-    """The rows of a database, through one cursor inside one transaction."""
+    """The rows of a database, through one cursor inside one transaction.
+
+    The row of `logs` whose thread id is "" holds the next number. It is no log: nothing finds or deletes it.
+    """
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._cursor = cursor
@@ -209,12 +212,12 @@ class _SqliteTables:
         return [_row(fields) for fields in self._all(f"{_SELECT} {condition}", *values)]
 
     def log(self, thread_id: str, namespace: str) -> Log | None:
-        condition = "WHERE thread_id = ? AND namespace = ?"
+        condition = "WHERE thread_id = ? AND thread_id <> '' AND namespace = ?"
         found = self._all(f"SELECT number, graphs FROM logs {condition}", thread_id, namespace)
         return Log(found[0][0], thread_id, namespace, found[0][1]) if found else None
 
     def logs(self, thread_id: str | None) -> list[Log]:
-        condition, values = ("> ''", ()) if thread_id is None else ("= ?", (thread_id,))
+        condition, values = ("> ''", ()) if thread_id is None else ("> '' AND thread_id = ?", (thread_id,))
         chosen = f"WHERE thread_id {condition} ORDER BY number DESC"
         found = self._all(f"SELECT number, thread_id, namespace, graphs FROM logs {chosen}", *values)
         return [Log(*fields) for fields in found]
@@ -224,7 +227,7 @@ class _SqliteTables:
             f"SELECT created_at FROM writes WHERE place BETWEEN number << {REVISION_BITS} AND number << {REVISION_BITS}"
             f" | {_MASK} AND created_at IS NOT NULL ORDER BY place DESC LIMIT 1"
         )
-        condition, values = ("> ''", ()) if thread_id is None else ("= ?", (thread_id,))
+        condition, values = ("> ''", ()) if thread_id is None else ("> '' AND l.thread_id = ?", (thread_id,))
         found = self._all(
             f"SELECT l.thread_id, max(({last})) AS written FROM logs l WHERE l.thread_id {condition} "
             "GROUP BY l.thread_id HAVING written < ? ORDER BY written, min(number)",
@@ -331,8 +334,8 @@ class _SqliteTables:
     def delete(self, thread_id: str) -> None:
         for log in self.logs(thread_id):
             self.forget(log.number, _MASK + 1)
-        for table in ("logs", "recorded"):
-            self._cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))
+        self._cursor.execute("DELETE FROM logs WHERE thread_id = ? AND thread_id <> ''", (thread_id,))
+        self._cursor.execute("DELETE FROM recorded WHERE thread_id = ?", (thread_id,))
 
     def recorded(self, thread_id: str, namespace: str, task_id: str) -> list[RecordedRow]:
         return self._recorded("thread_id = ? AND namespace = ? AND task_id = ?", thread_id, namespace, task_id)

@@ -78,7 +78,7 @@ class Query(NamedTuple):
 
 
 class Tables(Protocol):
-    """Logs, their rows, and once() calls. Lists of rows are oldest first."""
+    """Logs, their rows, and once() calls. The lists of rows that its methods give are oldest first."""
 
     def log(self, thread_id: str, namespace: str) -> Log | None:
         """A log, if there is one."""
@@ -153,7 +153,10 @@ class Tables(Protocol):
         """The once() calls of a task, in the order in which they began."""
         ...
 
-    def all_recorded(self, thread_id: str) -> list[RecordedRow]: ...
+    def all_recorded(self, thread_id: str) -> list[RecordedRow]:
+        """The once() calls of a thread; those of one task in the order in which they began."""
+        ...
+
     def add_recorded(self, thread_id: str, row: RecordedRow) -> None:
         """Stores a once() call, in place of an earlier one of its key."""
         ...

@@ -146,6 +146,10 @@ def another_revision_is_refused(saver: Saver) -> None:
     demand(saver.get("t", "", named_id(1, "x")), None, "a refused write stores nothing")
     write = Write("t", "ns", 0, (NewCheckpoint(point(1, "x", {}), None),))
     demand(saver.put(write), 1, "namespaces have own revisions")
+    child = Write("gone", "ns", 0, (NewCheckpoint(point(1, "x", {}), None),), under="")
+    with refused(ThreadConflictError, "a child graph's first write where its caller's log is missing"):
+        saver.put(child)
+    demand(saver.namespaces("gone"), [], "a refused first write begins no log")
 
 
 def results_are_replaced_by_task(saver: Saver) -> None:
