@@ -237,7 +237,7 @@ def test_what_is_no_export_is_refused(exported: str) -> None:
     refused(exported.replace('"version": 1', '"version": 2'), "a newer release wrote it")
     for wrong in ("0", '"1"', "true", "1.0", "null"):
         refused(exported.replace('"version": 1', f'"version": {wrong}'), "there is no version")
-    with pytest.raises(StorageError, match="is no non-empty str"):
+    with pytest.raises(ValueError, match="a thread id is a non-empty str"):
         InMemorySaver().import_thread(exported, thread_id="")
 
 

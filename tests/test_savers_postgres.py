@@ -854,3 +854,16 @@ def test_a_graph_pauses_on_one_saver_and_goes_on_on_another(fresh: str) -> None:
         assert [question.value for question in graph.get_state(thread()).interrupts] == ["q"]
         assert graph.invoke(Command(resume=1), thread())["log"] == ["a", ("q", 1), "z"]
         assert build(nodes, edges, one).get_state(thread()).values["log"] == ["a", ("q", 1), "z"]
+
+
+def test_a_child_that_begins_as_its_thread_is_deleted_goes_with_it(postgres: PostgresSaver) -> None:
+    postgres.put(first())
+    deleting = threading.Thread(target=postgres.delete_thread, args=("t",))
+    with postgres._writing() as tables:
+        assert tables.log("t", "") is not None
+        tables.begin("t", "child")
+        deleting.start()
+        wait_for(WAITING, "%FOR UPDATE%")
+    deleting.join(10)
+    assert not deleting.is_alive()
+    assert postgres.namespaces("t") == []

@@ -116,8 +116,8 @@ class TableSaver(Saver):
     def put(self, write: Write) -> int:
         """Stores everything of `write` in one transaction and returns the new revision.
 
-        Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`, or if the write would
-        begin a child graph's log and there is none of its caller (`write.under`).
+        Raises ThreadConflictError, storing nothing, if the head's revision is not `write.revision`, or if the write
+        would begin a child graph's log and there is none of its caller (`write.under`).
         """
         known = self._heads.get((write.thread_id, write.namespace))
         if known is not None and known.revision != write.revision:
