@@ -327,6 +327,8 @@ def test_a_row_that_could_not_be_read_is_refused(
         lambda parts: parts["namespaces"][0].update(namespace=1),
         lambda parts: parts["namespaces"][0].update(graphs="x"),
         lambda parts: parts["namespaces"][0].update(graphs=None),
+        lambda parts: parts["namespaces"][1]["rows"][0].update(written=["set", [{"$tuple": []}]]),
+        lambda parts: parts["namespaces"][1]["rows"][0].update(written=["set", [{"$tuple": [1, 1]}]]),
         lambda parts: parts["recorded"].append(parts["recorded"][0]),
         lambda parts: parts["recorded"][0].update(done=1),
         lambda parts: parts["recorded"][0].update(questions=-1),

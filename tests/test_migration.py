@@ -621,7 +621,7 @@ def test_migrations_are_a_list_of_migrations() -> None:
         build(words("a"), chain("a"), state=New, migrations=[Migration(from_fingerprint=graph.fingerprint)])
 
 
-class Swapped(TypedDict, total=False):
+class Swapped(TypedDict):
     left: Any
     right: Any
 

@@ -380,6 +380,8 @@ def read_checkpoint(codec: Codec, row: Row, body: Body[Any], state: State, paren
     if step is None or source is None or created is None:
         raise DecodeError(f"the stored checkpoint {name!r} lacks its step, its source or its time")
     try:
+        for key, _ in state.written:
+            text(key)
         return Checkpoint(
             name,
             parent_id,
