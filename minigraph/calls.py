@@ -14,7 +14,7 @@ from minigraph.channels import shallow_copy
 from minigraph.context import Event, Scope, TaskContext, current_or_none
 from minigraph.effects import Effect
 from minigraph.errors import GraphDefinitionError, GraphInterrupt, nearest
-from minigraph.identifiers import child_call
+from minigraph.identifiers import child_call, has_lone_surrogate
 from minigraph.opening import AtHead, check_head, open_run
 from minigraph.run import Run
 from minigraph.signatures import Breakpoints, Version
@@ -266,7 +266,7 @@ def root_scope(compiled: Threads, config: Mapping[str, Any] | None, durability: 
             f"a graph with a checkpointer needs a thread: {{'configurable': {{'thread_id': 'a non-empty str'}}}};"
             f" got {thread_id!r}"
         )
-    if saver is not None and any("\ud800" <= character <= "\udfff" for character in str(thread_id)):
+    if saver is not None and has_lone_surrogate(str(thread_id)):
         raise ValueError(f"thread_id={thread_id!r} holds half a character (a lone surrogate), which no saver can store")
     if durability not in (None, "sync", "async", "exit"):
         raise ValueError(f"unknown durability {durability!r}; it is 'sync', 'async' or 'exit'")

@@ -106,6 +106,11 @@ def questions_before(name: str) -> int:
     return int(name.partition("@")[2] or 0)
 
 
+def has_lone_surrogate(text: str) -> bool:
+    """Whether a text holds half a character, which no saver can store."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def looks_like_answers(value: object) -> bool:
     """Whether a resume value is a map of answers: a non-empty dict whose keys all have the form of interrupt ids."""
     return isinstance(value, dict) and bool(value) and all(isinstance(key, str) and _ID.fullmatch(key) for key in value)

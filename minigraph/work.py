@@ -104,7 +104,7 @@ def work(job: Job, emit: Callable[[Event], None], *, inline: bool = False) -> Wo
     `inline`: functions that need nothing but the state are called right here, not by whoever carries out the effects.
     """
     node = job.scope.graph.nodes[job.task.node]
-    context = TaskContext(job, 1, emit) if job.earlier is None else _first_try(job, emit)
+    context = _first_try(job, emit)
     while True:
         enter(context)
         try:

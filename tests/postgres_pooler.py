@@ -7,6 +7,7 @@ import itertools
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 
 import psycopg
 from postgres_server import conninfo
@@ -33,11 +34,10 @@ def server_place() -> tuple[str, int]:
         return connection.info.host, connection.info.port
 
 
-class Pooler:
-    """Listens on `conninfo`. Each client has `SESSIONS` sessions, and its transactions take them in turn."""
+class BeforeTheServer(ABC):
+    """Listens on `conninfo` in the server's place, and serves each client in a thread of its own."""
 
     def __init__(self) -> None:
-        self.transactions = 0
         self._place = server_place()
         self._listener = socket.create_server(("127.0.0.1", 0))
         port = self._listener.getsockname()[1]
@@ -52,6 +52,18 @@ class Pooler:
             while True:
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    @abstractmethod
+    def _serve(self, client: socket.socket) -> None:
+        """Passes on what a client and the server say to each other."""
+
+
+class Pooler(BeforeTheServer):
+    """Each client has `SESSIONS` sessions, and its transactions take them in turn."""
+
+    def __init__(self) -> None:
+        self.transactions = 0
+        super().__init__()
 
     def _serve(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as stack, contextlib.suppress(EOFError, ConnectionError):

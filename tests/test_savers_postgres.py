@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import ask, build, chain, say, thread
-from postgres_pooler import SESSIONS, Pooler, server_place, server_socket
+from postgres_pooler import SESSIONS, BeforeTheServer, Pooler, server_socket
 from postgres_server import WITH_PASSWORD, conninfo, schema
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
@@ -322,27 +322,14 @@ def test_a_read_only_session_reads_and_refuses_writes(postgres: PostgresSaver, s
 # ------------------------------------------------------------------ connections
 
 
-class Proxy:
+class Proxy(BeforeTheServer):
     """Stands between a saver and the server, and loses what one of them says."""
 
     def __init__(self) -> None:
         self.lose: str | None = None
         """"request": the next one does not reach the server; "answer": the answer to it does not come back."""
         self.lost = self.statements = 0
-        self._place = server_place()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
-        self.conninfo = make_conninfo(conninfo(), host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # the listener was closed
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+        super().__init__()
 
     def _serve(self, client: socket.socket) -> None:
         with client, server_socket(self._place) as server, contextlib.suppress(ConnectionError):

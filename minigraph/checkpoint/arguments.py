@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minigraph.checkpoint.rows import metadata_text
+from minigraph.identifiers import has_lone_surrogate
 
 
 def check_thread_id(method: str, thread_id: object) -> None:
@@ -14,7 +15,7 @@ def check_thread_id(method: str, thread_id: object) -> None:
         raise TypeError(f"{method}: a thread id is a non-empty str; got {thread_id!r}")
     if not thread_id:
         raise ValueError(f"{method}: a thread id is a non-empty str; got ''")
-    if any("\ud800" <= character <= "\udfff" for character in thread_id):
+    if has_lone_surrogate(thread_id):
         raise ValueError(
             f"{method}: the thread id {thread_id!r} holds half a character (a lone surrogate), which no saver can store"
         )

@@ -26,13 +26,7 @@ def read_one(codec: Codec, tables: Tables, number: int, row: Row, after: Sequenc
     """A checkpoint whose values are new objects; `after` are the rows up to the next one."""
     chain = chain_of(tables, number, row)
     parent = _parent(tables, number, row, {link.revision: link for link in chain})
-    body: Body[Any]
-    if len(chain) == 1:
-        body = rows.read_values(codec, row)
-        state = rows.next_state(rows.NOTHING, body)
-    else:
-        bodies = [rows.read_body(link) for link in chain]
-        body, state = bodies[-1], rows.read_state(codec, bodies)
+    body, state = _state_of(codec, chain)
     point = rows.read_checkpoint(codec, row, body, state, parent)
     return point, _results(codec, point, body, after, tables, number), body.numbers
 
@@ -54,21 +48,24 @@ def read_end(codec: Codec, end: Sequence[Row]) -> Read | None:
     if parent is None and row.parent is not None:
         return None
     parent_id = None if parent is None else rows.id_of(parent)
-    body: Body[Any]
-    if row.base is None:
-        body = rows.read_values(codec, row)
-        state = rows.next_state(rows.NOTHING, body)
-    else:
-        chain = [row]
-        while (base := chain[-1].base) is not None:
-            before = known.get(chain[-1].revision - base)
-            if before is None:
-                return None
-            chain.append(before)
-        bodies = [rows.read_body(link) for link in reversed(chain)]
-        body, state = bodies[-1], rows.read_state(codec, bodies)
+    chain = [row]
+    while (base := chain[-1].base) is not None:
+        before = known.get(chain[-1].revision - base)
+        if before is None:
+            return None
+        chain.append(before)
+    body, state = _state_of(codec, chain[::-1])
     point = rows.read_checkpoint(codec, row, body, state, parent_id)
     return point, _results(codec, point, body, after[::-1]), body.numbers
+
+
+def _state_of(codec: Codec, chain: Sequence[Row]) -> tuple[Body[Any], State]:
+    """What the last row of a chain holds, and the state that the chain leads to, made of new objects."""
+    if len(chain) == 1:
+        body = rows.read_values(codec, chain[0])
+        return body, rows.next_state(rows.NOTHING, body)
+    bodies = [rows.read_body(link) for link in chain]
+    return bodies[-1], rows.read_state(codec, bodies)
 
 
 def _results(

@@ -202,7 +202,7 @@ class TableSaver(Saver):
                 return
             head_id, revision = rows.id_of(newest), tables.revision(number)
         for point, results in self._blocks(number, wanted):
-            yield Stored(point, results, head_id, revision, graph_at(log.graphs, int(point.id[:16], 16)))
+            yield Stored(point, results, head_id, revision, graph_at(log.graphs, revision_of(point.id)))
 
     def lineage(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> builtins.list[Ancestor]:
         """The checkpoint with this id (None: the head) and its ancestors as far as they are stored, newest first.
