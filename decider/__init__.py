@@ -1,6 +1,6 @@
 """Typed questions about a text, answered by a small local model with calibrated probabilities."""
 
-from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, Usage
+from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
 from decider.errors import (
     DeciderError,
     MissingPackageError,
@@ -13,7 +13,7 @@ from decider.errors import (
 )
 from decider.model import Decider
 from decider.protocol import DecisionModel
-from decider.questions import Choice, Noul, NoulCriteria, Question, QuestionLike, Text
+from decider.questions import Choice, Noul, NoulCriteria, Question, QuestionLike, Score, Text
 from decider.rendering import CuttableState
 
 __all__ = [
@@ -36,6 +36,8 @@ __all__ = [
     "QuestionError",
     "QuestionLike",
     "RequestTooLargeError",
+    "Score",
+    "ScoreAnswer",
     "StateError",
     "Text",
     "TrainingDataError",

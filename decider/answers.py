@@ -6,13 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from decider.questions import Text
+
 
 @dataclass(frozen=True, slots=True)
 class NoulAnswer:
-    """The answer to a Noul: `noul` is the calibrated probability of "yes"; `logit` is the raw score before it."""
+    """The answer to a Noul: `noul` is the calibrated probability of "yes"; `logit` is the raw score before it.
+
+    `answerable`, here and in the other answers, is the probability that the state holds what the question asks about;
+    None where the model does not say.
+    """
 
     noul: float
     logit: float | None = None
+    answerable: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +29,46 @@ class ChoiceAnswer:
     choice: str
     probabilities: Mapping[str, float]
     logits: Mapping[str, float] | None = None
+    answerable: float | None = None
 
     @property
     def confidence(self) -> float:
         """How far the best option is above an even spread: (p_max - 1/n) / (1 - 1/n), in [0, 1]."""
-        even = 1 / len(self.probabilities)
-        return max(0.0, (max(self.probabilities.values()) - even) / (1 - even))
+        count = len(self.probabilities)
+        if count == 1:
+            return 1.0
+        return min(1.0, max(0.0, (max(self.probabilities.values()) - 1 / count) / (1 - 1 / count)))
 
 
-Answer: TypeAlias = NoulAnswer | ChoiceAnswer
+@dataclass(frozen=True, slots=True)
+class ScoreAnswer:
+    """The answer to a Score: `score` is the expected level, the sum of level * probability, from 0 to n - 1.
+
+    `legend` gives each level's description as it was asked, `probabilities` and the raw `logits` a number each.
+    """
+
+    score: float
+    legend: Mapping[int, Text]
+    probabilities: Mapping[int, float]
+    logits: Mapping[int, float] | None = None
+    answerable: float | None = None
+
+    @property
+    def confidence(self) -> float:
+        """How close the levels lie to the likeliest one, in [0, 1]: 1 - E|level - mode| / the even spread's distance.
+
+        The even spread's distance is the mean of |level - centre|; below 0 counts as 0, one level alone is certain.
+        """
+        count = len(self.probabilities)
+        if count == 1:
+            return 1.0
+        mode = max(self.probabilities, key=lambda level: self.probabilities[level])
+        distance = sum(share * abs(level - mode) for level, share in self.probabilities.items())
+        even = sum(abs(level - (count - 1) / 2) for level in range(count)) / count
+        return min(1.0, max(0.0, 1 - distance / even))
+
+
+Answer: TypeAlias = NoulAnswer | ChoiceAnswer | ScoreAnswer
 """The answer to one question."""
 
 
@@ -42,7 +80,9 @@ class Calibration:
     temperatures: Mapping[str, float] = field(default_factory=dict)
 
     def temperature(self, answer_type: str) -> float:
-        """Return the temperature of `noul` or `choice`; 1 when none was fitted."""
+        """Return the temperature of `noul`, `choice` or `score`: a Score without its own takes a Choice's; else 1."""
+        if answer_type == "score" and "score" not in self.temperatures:
+            answer_type = "choice"
         return self.temperatures.get(answer_type, 1.0)
 
 
@@ -59,8 +99,9 @@ class Usage:
 class Answers(Mapping[str, Answer]):
     """The answers by question id, in the order asked, with their provenance.
 
-    `model` and `sha256` name the weights, `provider` what computed them ("cpu", "cuda"), `truncated` counts the
-    tokens of the state that were left out because it was too long (0: everything was read).
+    `model` and `sha256` name the weights, `provider` what computed them ("cpu", "cuda"), `precision` the numbers they
+    are stored and computed in ("" where it is not known), `truncated` counts the tokens of the state that were left
+    out because it was too long (0: everything was read).
     """
 
     answers: Mapping[str, Answer]
@@ -70,6 +111,7 @@ class Answers(Mapping[str, Answer]):
     calibration: Calibration = field(default_factory=Calibration)
     usage: Usage = field(default_factory=Usage)
     truncated: int = 0
+    precision: str = ""
 
     def __getitem__(self, question_id: str) -> Answer:
         return self.answers[question_id]
@@ -89,3 +131,8 @@ class Answers(Mapping[str, Answer]):
     def choices(self) -> dict[str, ChoiceAnswer]:
         """The answers to Choices alone."""
         return {name: answer for name, answer in self.answers.items() if isinstance(answer, ChoiceAnswer)}
+
+    @property
+    def scores(self) -> dict[str, ScoreAnswer]:
+        """The answers to Scores alone."""
+        return {name: answer for name, answer in self.answers.items() if isinstance(answer, ScoreAnswer)}

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from decider.errors import QuestionError, StateError
-from decider.questions import Choice, Noul, Question
+from decider.questions import Choice, Noul, Question, Score
 from decider.rendering import CuttableState, render
 
 IntArray = NDArray[np.int64]
@@ -167,19 +167,17 @@ class Layout:
 
     def encode_question(self, question_id: str, question: Question) -> Block:
         """Return the question's tokens; raises QuestionError when they are more than the limits allow."""
-        stem = self._noul_stem(question) if isinstance(question, Noul) else self._choice_stem(question)
+        stem = self._noul_stem(question) if isinstance(question, Noul) else self._stem_of_options(question)
         tokens, positions, options = list(stem), list(range(len(stem))), [0] * len(stem)
         marker_offsets = [0] if isinstance(question, Noul) else []
         longest = 0
-        if isinstance(question, Choice):
-            for number, (name, description) in enumerate(question.criteria.items(), start=1):
-                text = name if description is None else f"{name}: {render(description)}"
-                option = [self.markers.option, *self._words(text)]
-                marker_offsets.append(len(tokens))
-                tokens += option
-                positions += range(len(stem), len(stem) + len(option))
-                options += [number] * len(option)
-                longest = max(longest, len(option))
+        for number, text in enumerate(_option_texts(question), start=1):
+            option = [self.markers.option, *self._words(text)]
+            marker_offsets.append(len(tokens))
+            tokens += option
+            positions += range(len(stem), len(stem) + len(option))
+            options += [number] * len(option)
+            longest = max(longest, len(option))
         self._check_length(question_id, len(stem) + longest, self.limits.question, "with its longest option")
         self._check_length(question_id, len(tokens), self.limits.whole_question, "with all options")
         return Block(question_id, tokens, positions, options, marker_offsets)
@@ -192,7 +190,7 @@ class Layout:
                     stem += [self.markers.separator, *self._words(f"{word}: {render(outcome)}")]
         return stem
 
-    def _choice_stem(self, question: Choice) -> list[int]:
+    def _stem_of_options(self, question: Choice | Score) -> list[int]:
         return [*self._words(render(question.instructions or "")), self.markers.separator]
 
     def _check_length(self, question_id: str, tokens: int, limit: int, which: str) -> None:
@@ -230,6 +228,18 @@ def collate(rows: Sequence[Row], pad_token: int) -> dict[str, IntArray]:
         for name in INPUT_NAMES:
             batch[name][index, : len(row)] = getattr(row, name)
     return batch
+
+
+def _option_texts(question: Question) -> list[str]:
+    """What stands behind each option marker: none for a Noul, the options of a Choice, the levels of a Score."""
+    if isinstance(question, Noul):
+        return []
+    if isinstance(question, Score):
+        return [render(level) for level in question.criteria]
+    return [
+        name if description is None else f"{name}: {render(description)}"
+        for name, description in question.criteria.items()
+    ]
 
 
 def _row(state: list[int], blocks: Sequence[Block]) -> Row:

@@ -1,8 +1,8 @@
 """A decision model from a folder: typed questions in, calibrated answers out, one pass for any number of them.
 
 The folder holds model.onnx (inputs: four int64 arrays of shape (rows, tokens), output: logits of shape
-(rows, tokens, 2); column 0 is read at the marker of a Noul, column 1 at the markers of a Choice's options),
-tokenizer.json, decider.json and golden.json.
+(rows, tokens, 2); column 0 is read at the marker of a Noul, column 1 at the markers of a Choice's options and of a
+Score's levels), tokenizer.json, decider.json and golden.json.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, Usage
+from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
 from decider.errors import ModelFileError, ProviderError, RequestTooLargeError
 from decider.layout import EncodedRequest, Layout, collate
 from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, read_manifest
-from decider.questions import Noul, Question, QuestionLike, read_questions
+from decider.questions import Noul, Question, QuestionLike, Score, read_questions
 from decider.session import OpenSession, open_session
 
 SHIPPED_MODEL: Final = Path(__file__).parent / "models" / "desk"
@@ -71,8 +71,8 @@ class Decider:
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
         """Answer all questions about one state in one pass.
 
-        `state` is text, data that JSON can hold, or a CuttableState; `questions` maps ids to Noul, Choice or plain
-        dictionaries. Ids never reach the model. Raises QuestionError, StateError or RequestTooLargeError.
+        `state` is text, data that JSON can hold, or a CuttableState; `questions` maps ids to Noul, Choice, Score or
+        plain dictionaries. Ids never reach the model. Raises QuestionError, StateError or RequestTooLargeError.
         """
         return self.decide_many([(state, questions)])[0]
 
@@ -133,7 +133,7 @@ def read_golden(path: Path) -> list[GoldenCase]:
 
 
 def raw_logits(answer: Answer) -> list[float]:
-    """Return the raw scores of an answer: one for a Noul, one an option, in their order, for a Choice."""
+    """Return the raw scores of an answer: one for a Noul, one an option or level, in their order, for the others."""
     if isinstance(answer, NoulAnswer):
         return [] if answer.logit is None else [answer.logit]
     return [] if answer.logits is None else list(answer.logits.values())
@@ -152,14 +152,22 @@ def _answer(question: Question, logits: NDArray[np.float64], calibration: Calibr
     if isinstance(question, Noul):
         logit = float(logits[0, 0])
         return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit)
-    scores = logits[:, 1] / calibration.temperature("choice")
+    raw: list[float] = logits[:, 1].tolist()
+    if isinstance(question, Score):
+        shares = _softmax(logits[:, 1] / calibration.temperature("score"))
+        expected = sum(level * share for level, share in enumerate(shares))
+        legend = dict(enumerate(question.criteria))
+        return ScoreAnswer(expected, legend, dict(enumerate(shares)), dict(enumerate(raw)))
+    shares = _softmax(logits[:, 1] / calibration.temperature("choice"))
+    probabilities = dict(zip(question.options, shares, strict=True))
+    best = max(question.options, key=lambda option: probabilities[option])
+    return ChoiceAnswer(best, probabilities, dict(zip(question.options, raw, strict=True)))
+
+
+def _softmax(scores: NDArray[np.float64]) -> list[float]:
     weights = np.exp(scores - scores.max())
-    probabilities = (weights / weights.sum()).tolist()
-    best = question.options[int(np.argmax(weights))]
-    raw = logits[:, 1].tolist()
-    return ChoiceAnswer(
-        best, dict(zip(question.options, probabilities, strict=True)), dict(zip(question.options, raw, strict=True))
-    )
+    shares: list[float] = (weights / weights.sum()).tolist()
+    return shares
 
 
 def _sigmoid(value: float) -> float:

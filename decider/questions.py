@@ -1,4 +1,4 @@
-"""What can be asked about a state: `Noul` (yes or no) and `Choice` (one of several options).
+"""What can be asked about a state: `Noul` (yes or no), `Choice` (one of several options), `Score` (ordered levels).
 
 The records check themselves when they are made, so a question that exists can be asked. Plain dictionaries with a
 `type` field are accepted wherever a record is; fields that are not known are refused.
@@ -6,15 +6,17 @@ The records check themselves when they are made, so a question that exists can b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from decider.errors import QuestionError
 from decider.rendering import render
 
-MIN_OPTIONS = 2
-MAX_OPTIONS = 255
+MIN_OPTIONS: Final = 2
+MAX_OPTIONS: Final = 255
+MIN_LEVELS: Final = 2
+MAX_LEVELS: Final = 10
 
 Text: TypeAlias = "str | dict[str, object] | list[object]"
 """Text, or a structure that JSON can hold, which is rendered to text."""
@@ -85,9 +87,32 @@ class Choice:
         return tuple(self.criteria)
 
 
-Question: TypeAlias = Noul | Choice
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A question whose answer lies on a scale of 2 to 10 levels, described in order from 0 upwards."""
+
+    criteria: Sequence[Text]
+    instructions: Text | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.criteria, list | tuple):
+            raise QuestionError(
+                "criteria", f"it is a {type(self.criteria).__name__}", "Write a list with a description of each level."
+            )
+        count = len(self.criteria)
+        if not MIN_LEVELS <= count <= MAX_LEVELS:
+            raise QuestionError("criteria", f"it has {count} level(s)", f"Give {MIN_LEVELS} to {MAX_LEVELS} levels.")
+        for level, description in enumerate(self.criteria):
+            if description is None:
+                raise QuestionError(f"criteria[{level}]", "the level is not described", "Say what it means.")
+            _check_text(f"criteria[{level}]", description)
+        _check_text("instructions", self.instructions)
+        object.__setattr__(self, "criteria", tuple(self.criteria))
+
+
+Question: TypeAlias = Noul | Choice | Score
 """A question about a state."""
-QuestionLike: TypeAlias = Noul | Choice | Mapping[str, object]
+QuestionLike: TypeAlias = Noul | Choice | Score | Mapping[str, object]
 """A question, or its dictionary form with a `type`."""
 
 
@@ -103,7 +128,7 @@ def read_questions(questions: Mapping[str, QuestionLike]) -> dict[str, Question]
         if not isinstance(question_id, str) or not question_id:
             raise QuestionError("id", f"{question_id!r} is not a name", "Use text that is not empty.", str(question_id))
         try:
-            records[question_id] = question if isinstance(question, Noul | Choice) else read_question(question)
+            records[question_id] = question if isinstance(question, Question) else read_question(question)
         except QuestionError as error:
             raise error.named(question_id) from None
     return records
@@ -112,15 +137,19 @@ def read_questions(questions: Mapping[str, QuestionLike]) -> dict[str, Question]
 def read_question(fields: Mapping[str, object]) -> Question:
     """Return the record for a plain dictionary with the fields `type`, `instructions` and `criteria`."""
     if not isinstance(fields, Mapping):
-        raise QuestionError("type", f"it is a {type(fields).__name__}", "Give a Noul, a Choice or a dictionary.")
+        raise QuestionError("type", f"it is a {type(fields).__name__}", "Give a Noul, Choice, Score or dictionary.")
     kind = fields.get("type")
-    if kind not in ("noul", "choice"):
-        raise QuestionError("type", f"{kind!r} is not a kind of question", "Write 'noul' or 'choice'.")
+    if kind not in ("noul", "choice", "score"):
+        raise QuestionError("type", f"{kind!r} is not a kind of question", "Write 'noul', 'choice' or 'score'.")
     _refuse_unknown(fields, ("type", "instructions", "criteria"), "")
     instructions = _text(fields, "instructions")
     criteria = fields.get("criteria")
     if kind == "noul":
         return Noul(instructions, None if criteria is None else _read_noul_criteria(criteria))
+    if kind == "score":
+        if not isinstance(criteria, list | tuple):
+            raise QuestionError("criteria", "the levels are missing", "Write a list with a description of each level.")
+        return Score(criteria, instructions)
     if not isinstance(criteria, Mapping):
         raise QuestionError("criteria", "the options are missing", "Write a mapping from option to description.")
     return Choice({option: _text(criteria, option, "criteria.") for option in criteria}, instructions)

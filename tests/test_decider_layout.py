@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from decider import Choice, CuttableState, Noul, NoulCriteria, QuestionError, StateError
+from decider import Choice, CuttableState, Noul, NoulCriteria, QuestionError, Score, StateError
 from decider.layout import Layout, Limits, Markers, collate
 
 PIECES = [*["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]", "[unused2]"], *"abcdefghij[]:", *"0123456789"]
@@ -40,6 +40,12 @@ def test_one_row_worked_out_by_hand() -> None:
     columns = np.stack([row.input_ids, row.position_ids, row.question_ids, row.option_ids], axis=1)
     assert columns.tolist() == [list(entry) for entry in expected]
     assert row.markers == {"n": [4], "c": [9, 11]}
+
+
+def test_a_score_is_laid_out_as_a_choice_between_its_levels() -> None:
+    levels = layout(Limits()).encode_question("q", Score(["a", "b c", ["d"]], "c d"))
+    options = layout(Limits()).encode_question("q", Choice({"a": None, "b c": None, '["d"]': None}, "c d"))
+    assert levels == options
 
 
 def test_described_outcomes_follow_the_noul() -> None:

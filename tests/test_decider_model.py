@@ -25,6 +25,7 @@ from decider import (
     NoulCriteria,
     QuestionError,
     RequestTooLargeError,
+    Score,
     StateError,
 )
 from decider.model import SHIPPED_MODEL, raw_logits
@@ -42,6 +43,7 @@ QUESTIONS: dict[str, Question] = {
     "full": Noul("Is the course full?", NoulCriteria(true="no seat is free", false="a seat is free")),
     "intent": Choice({"cancel": "leave the course", "register": "take part", "ask": None}, "What is wanted?"),
     "topic": Choice({"baking": None, "welding": None, "first aid": "bandages"}),
+    "mood": Score(["calm", "annoyed", {"mood": "angry"}], "How does the writer feel?"),
 }
 
 
@@ -89,9 +91,13 @@ def test_answers_carry_probabilities_and_provenance(decider: Decider) -> None:
     for answer in answers.choices.values():
         assert sum(answer.probabilities.values()) == pytest.approx(1)
         assert answer.probabilities[answer.choice] == max(answer.probabilities.values())
+    for score in answers.scores.values():
+        assert sum(score.probabilities.values()) == pytest.approx(1)
+        assert score.score == pytest.approx(sum(level * share for level, share in score.probabilities.items()))
+    assert answers.scores["mood"].legend == {0: "calm", 1: "annoyed", 2: {"mood": "angry"}}
     assert (answers.model, answers.provider) == (decider.manifest.name, "cpu")
     assert answers.sha256 == decider.manifest.sha256
-    assert set(answers.calibration.temperatures) == {"noul", "choice"}
+    assert set(answers.calibration.temperatures) >= {"noul", "choice"}
     assert answers.usage.input_tokens > 0
     assert answers.truncated == 0
 
@@ -103,6 +109,16 @@ def test_probabilities_are_logits_divided_by_the_stored_temperature(decider: Dec
     assert noul.noul == pytest.approx(1 / (1 + np.exp(-np.array(noul.logit) / temperatures["noul"])))
     weights = np.exp(np.array(raw_logits(choice)) / temperatures["choice"])
     assert list(choice.probabilities.values()) == pytest.approx((weights / weights.sum()).tolist())
+
+
+def test_a_score_of_levels_has_the_logits_of_a_choice_between_them(decider: Decider) -> None:
+    levels = ["calm", "annoyed", "angry"]
+    answers = decider.decide(
+        STATE, {"score": Score(levels, "How?"), "choice": Choice(dict.fromkeys(levels), "How?"), "n": Noul("How?")}
+    )
+    assert raw_logits(answers["score"]) == pytest.approx(raw_logits(answers["choice"]), abs=TOLERANCE)
+    weights = np.exp(np.array(raw_logits(answers["score"])) / decider.manifest.calibration.temperature("score"))
+    assert list(answers.scores["score"].probabilities.values()) == pytest.approx((weights / weights.sum()).tolist())
 
 
 def test_the_answers_differ_between_states_and_questions(decider: Decider) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from decider import Answers, ChoiceAnswer, Decider, NoulAnswer, TrainingDataError
-from decider.questions import Choice, Noul
+from decider import Answers, ChoiceAnswer, Decider, NoulAnswer, ScoreAnswer, TrainingDataError
+from decider.questions import Choice, Noul, Score
 from decider.train import evaluate
 from decider.train.examples import read_examples, target
 
@@ -19,6 +19,7 @@ needs_torch = pytest.mark.skipif(
     reason="training needs PyTorch, safetensors and onnx",
 )
 
+SCORE_LINE = '{"state": "a", "questions": {"q": {"type": "score", "criteria": ["a", "b"]}}, "answers": {"q": ANSWER}}'
 QUESTIONS = {
     "open": {"type": "noul", "instructions": "Is the door open?"},
     "colour": {"type": "choice", "criteria": {"red": None, "blue": "like the sky"}},
@@ -43,6 +44,7 @@ def test_examples_become_records_and_targets(tmp_path: Path) -> None:
     assert target(Noul("?"), None) == [0.5]
     assert target(Choice({"a": None, "b": None}), None) == [0.5, 0.5]
     assert target(Choice({"a": None, "b": None}), "b") == [0.0, 1.0]
+    assert target(Score(["a", "b", "c"]), 2) == [0.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,10 @@ def test_examples_become_records_and_targets(tmp_path: Path) -> None:
         '{"state": "a", "questions": {"q": {"type": "noul", "instructions": "?"}}, "answers": {"q": 1}}',
         '{"state": "a", "questions": {"q": {"type": "choice", "criteria": {"a": null, "b": null}}},'
         ' "answers": {"q": "c"}}',
+        SCORE_LINE.replace("ANSWER", "2"),
+        SCORE_LINE.replace("ANSWER", "-1"),
+        SCORE_LINE.replace("ANSWER", "true"),
+        SCORE_LINE.replace("ANSWER", '"a"'),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
@@ -87,6 +93,14 @@ def test_choices_are_scored_by_their_best_option() -> None:
     assert scores.ece_width == pytest.approx(0.25)
     assert scores.brier == pytest.approx((2 * 0.25**2 + 2 * 0.75**2) / 2)
     assert scores.unanswerable_confidence is None
+
+
+def test_scores_are_scored_by_their_likeliest_level() -> None:
+    answer = ScoreAnswer(1.25, {0: "a", 1: "b", 2: "c"}, {0: 0.0, 1: 0.75, 2: 0.25}, {0: -9.0, 1: 1.0, 2: 0.0})
+    scores = evaluate.score([(answer, 1), (answer, 2)])
+    assert (scores.type, scores.accuracy.share) == ("score", 0.5)
+    assert scores.ece_width == pytest.approx(0.25)
+    assert scores.brier == pytest.approx((2 * 0.25**2 + 2 * 0.75**2) / 2)
 
 
 def test_evaluation_by_question_and_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,9 @@
 
     python -m decider.train.evaluate MODEL_FOLDER FILE.jsonl
 
-For a Noul, ECE compares P(yes) with the share of yes; for a Choice, the best option's probability with the share of
-right choices. Questions that the state cannot answer count only in `unanswerable`: their mean confidence should be
-near 0.
+For a Noul, ECE compares P(yes) with the share of yes; for a Choice or a Score, the probability of the best option or
+level with the share of right ones. Questions that the state cannot answer count only in `unanswerable`: their mean
+confidence should be near 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from decider import calibration
-from decider.answers import Answer, Calibration, NoulAnswer
+from decider.answers import Answer, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer
 from decider.calibration import Accuracy
 from decider.model import Decider, raw_logits
 from decider.train.examples import Example, Label, read_examples
@@ -42,7 +42,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores by answer type ("noul", "choice") and by question id; `truncated` counts states that were cut."""
+    """Scores by answer type ("noul", "choice", "score") and by question id; `truncated` counts states that were cut."""
 
     types: Mapping[str, Scores]
     questions: Mapping[str, Scores]
@@ -97,7 +97,7 @@ def fit_calibration(decider: Decider, examples: Sequence[Example], name: str) ->
     is always right on the others would be made certain of everything.
     """
     nouls: list[tuple[float, float]] = []
-    choices: list[tuple[list[float], int | None]] = []
+    others: dict[str, list[tuple[list[float], int | None]]] = {}
     for example in examples:
         answers = decider.decide(example.state, example.questions)
         for question_id, answer in answers.items():
@@ -105,14 +105,14 @@ def fit_calibration(decider: Decider, examples: Sequence[Example], name: str) ->
             if isinstance(answer, NoulAnswer):
                 nouls.append((raw_logits(answer)[0], 0.5 if label is None else float(bool(label))))
             else:
-                index = None if label is None else list(answer.probabilities).index(str(label))
-                choices.append((raw_logits(answer), index))
+                index = None if label is None else _place(answer, label)
+                others.setdefault(_type(answer), []).append((raw_logits(answer), index))
     temperatures: dict[str, float] = {}
     if nouls:
         temperatures["noul"] = calibration.fit_noul_temperature(*zip(*nouls, strict=True))
-    if choices:
-        logits, chosen = zip(*choices, strict=True)
-        temperatures["choice"] = calibration.fit_choice_temperature(logits, chosen)
+    for answer_type, answered in others.items():
+        logits, chosen = zip(*answered, strict=True)
+        temperatures[answer_type] = calibration.fit_choice_temperature(logits, chosen)
     return Calibration(name, temperatures)
 
 
@@ -148,7 +148,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _type(answer: Answer) -> str:
-    return "noul" if isinstance(answer, NoulAnswer) else "choice"
+    if isinstance(answer, NoulAnswer):
+        return "noul"
+    return "choice" if isinstance(answer, ChoiceAnswer) else "score"
+
+
+def _place(answer: ChoiceAnswer | ScoreAnswer, label: Label) -> int:
+    """Return which of the options or levels, counted from 0, the label names."""
+    return [str(name) for name in answer.probabilities].index(str(label))
 
 
 def _confidence(answer: Answer) -> float:
@@ -168,10 +175,12 @@ def _columns(known: Sequence[Judged]) -> tuple[list[float], list[float], list[bo
             correct.append((answer.noul >= 0.5) == bool(label))
             of_outcome.append(answer.noul if label else 1 - answer.noul)
         else:
-            predicted.append(answer.probabilities[answer.choice])
-            correct.append(answer.choice == label)
+            shares = list(answer.probabilities.values())
+            right = _place(answer, label)
+            predicted.append(max(shares))
+            correct.append(shares.index(max(shares)) == right)
             outcomes.append(float(correct[-1]))
-            of_outcome.append(answer.probabilities[str(label)])
+            of_outcome.append(shares[right])
     return predicted, outcomes, correct, of_outcome
 
 
@@ -180,7 +189,7 @@ def _brier(known: Sequence[Judged]) -> float:
     if nouls:
         return calibration.noul_brier(*zip(*nouls, strict=True))
     choices = [
-        (list(answer.probabilities.values()), list(answer.probabilities).index(str(label)))
+        (list(answer.probabilities.values()), _place(answer, label))
         for answer, label in known
         if not isinstance(answer, NoulAnswer)
     ]

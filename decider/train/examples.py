@@ -1,26 +1,27 @@
 """Reads labelled examples: JSON Lines, one state with its questions and their right answers a line.
 
-    {"state": "...", "questions": {"id": {"type": "noul", ...}}, "answers": {"id": true | false | "option" | null}}
+    {"state": "...", "questions": {"id": {"type": "noul", ...}}, "answers": {"id": ANSWER}}
 
-`null` says that the state does not hold the answer: an even spread is right.
+ANSWER is true or false, the name of an option, the number of a level (from 0), or null: the state does not hold the
+answer, so an even spread is right.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from decider.errors import QuestionError, TrainingDataError
-from decider.questions import Choice, Noul, Question, read_questions
+from decider.questions import Choice, Noul, Question, Score, read_questions
 
-Label = bool | str | None
+Label = bool | str | int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A state, its questions, and the right answer to each: yes or no, an option's name, or None."""
+    """A state, its questions, and the right answer to each: yes or no, an option's name, a level, or None."""
 
     state: object
     questions: Mapping[str, Question]
@@ -40,11 +41,11 @@ def read_examples(path: Path) -> list[Example]:
 
 
 def target(question: Question, answer: Label) -> list[float]:
-    """Return what the model should say: [P(yes)] for a Noul, one probability an option for a Choice."""
+    """Return what the model should say: [P(yes)] for a Noul, one probability an option or level for the others."""
     if isinstance(question, Noul):
         return [0.5 if answer is None else float(bool(answer))]
-    count = len(question.options)
-    return [1 / count if answer is None else float(option == answer) for option in question.options]
+    options = _options(question)
+    return [1 / len(options) if answer is None else float(option == answer) for option in options]
 
 
 def _read_line(path: Path, number: int, line: str) -> Example:
@@ -61,7 +62,10 @@ def _read_line(path: Path, number: int, line: str) -> Example:
     for name, question in questions.items():
         if not _fits(question, answers[name]):
             raise TrainingDataError(
-                path, number, f"{answers[name]!r} is no answer to {name!r}", "Write true, false, an option or null."
+                path,
+                number,
+                f"{answers[name]!r} is no answer to {name!r}",
+                "Write true, false, an option, a level or null.",
             )
     return Example(state, questions, answers)
 
@@ -69,4 +73,10 @@ def _read_line(path: Path, number: int, line: str) -> Example:
 def _fits(question: Question, answer: object) -> bool:
     if answer is None:
         return True
-    return answer in question.options if isinstance(question, Choice) else isinstance(answer, bool)
+    if isinstance(question, Noul):
+        return isinstance(answer, bool)
+    return not isinstance(answer, bool) and answer in _options(question)
+
+
+def _options(question: Choice | Score) -> Sequence[str | int]:
+    return question.options if isinstance(question, Choice) else range(len(question.criteria))
