@@ -2,9 +2,11 @@
 
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
 from decider.errors import (
+    BatcherClosedError,
     DeciderError,
     MissingPackageError,
     ModelFileError,
+    OverloadedError,
     ProviderError,
     QuestionError,
     RequestTooLargeError,
@@ -12,13 +14,15 @@ from decider.errors import (
     TrainingDataError,
 )
 from decider.model import Decider
-from decider.protocol import DecisionModel
+from decider.protocol import BatchModel, DecisionModel, Encoded, Request
 from decider.questions import Choice, Noul, NoulCriteria, Question, QuestionLike, Score, Text
 from decider.rendering import CuttableState
 
 __all__ = [
     "Answer",
     "Answers",
+    "BatchModel",
+    "BatcherClosedError",
     "Calibration",
     "Choice",
     "ChoiceAnswer",
@@ -26,15 +30,18 @@ __all__ = [
     "Decider",
     "DeciderError",
     "DecisionModel",
+    "Encoded",
     "MissingPackageError",
     "ModelFileError",
     "Noul",
     "NoulAnswer",
     "NoulCriteria",
+    "OverloadedError",
     "ProviderError",
     "Question",
     "QuestionError",
     "QuestionLike",
+    "Request",
     "RequestTooLargeError",
     "Score",
     "ScoreAnswer",

@@ -4,6 +4,8 @@ DeciderError
 ├── QuestionError        a question that cannot be asked: names the question and the field
 ├── StateError           a state that cannot be read, or does not fit
 ├── RequestTooLargeError one call that would need too much memory for one pass
+├── OverloadedError      a micro-batcher whose queue is full and that was told not to wait
+├── BatcherClosedError   a call to a micro-batcher that was closed
 ├── ProviderError        the wanted execution provider cannot run here
 ├── MissingPackageError  a package is not installed, or its installation is broken
 ├── ModelFileError       a model folder with a file missing, damaged or of another version
@@ -56,8 +58,25 @@ class RequestTooLargeError(DeciderError):
         self.limit = limit
         super().__init__(
             f"One pass over {rows} rows of {tokens} tokens needs {rows * tokens * tokens:,} attention cells; "
-            f"the limit is {limit:,}. Ask about fewer states in one call."
+            f"the limit is {limit:,}. Ask about fewer states in one call, let decide_many run several passes "
+            "(max_waste=0.25), or take decide_iter for a long stream."
         )
+
+
+class OverloadedError(DeciderError):
+    """So many callers wait for a pass already that no further one is taken; asking again later may succeed."""
+
+    def __init__(self, waiting: int, limit: int) -> None:
+        self.waiting = waiting
+        self.limit = limit
+        super().__init__(f"{waiting} callers wait for an answer and the limit is {limit}. Ask again later.")
+
+
+class BatcherClosedError(DeciderError):
+    """A question to a MicroBatcher after its close(): nothing would answer it."""
+
+    def __init__(self) -> None:
+        super().__init__("The MicroBatcher was closed and takes no more questions. Make a new one.")
 
 
 class ProviderError(DeciderError):

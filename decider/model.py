@@ -1,5 +1,10 @@
 """A decision model from a folder: typed questions in, calibrated answers out, one pass for any number of them.
 
+What a call costs is one pass of the network over all its rows, padded to the longest: `decide` and `decide_many` run
+one, and refuse a call that is too big for one. Who would rather have several passes says so: with `max_waste`, rows of
+similar length run together and no pass is too big; `decide_iter` answers a stream of any length in bounded memory.
+The answers are the same whichever way they are asked for.
+
 The folder holds model.onnx (inputs: four int64 arrays of shape (rows, tokens), output: logits of shape
 (rows, tokens, 2); column 0 is read at the marker of a Noul, column 1 at the markers of a Choice's options and of a
 Score's levels), tokenizer.json, decider.json and golden.json.
@@ -8,7 +13,7 @@ Score's levels), tokenizer.json, decider.json and golden.json.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,17 +24,21 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
-from decider.errors import ModelFileError, ProviderError, RequestTooLargeError
-from decider.layout import EncodedRequest, Layout, collate
+from decider.errors import DeciderError, ModelFileError, ProviderError, RequestTooLargeError
+from decider.layout import EncodedRequest, Layout, Row, collate
 from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, read_manifest
+from decider.passes import cells, plan_passes
+from decider.protocol import Encoded, Request
 from decider.questions import Noul, Question, QuestionLike, Score, read_questions
 from decider.session import OpenSession, open_session
+from decider.stream import CPU_PASS, CUDA_PASS, answer_stream
 
 SHIPPED_MODEL: Final = Path(__file__).parent / "models" / "desk"
 # How far logits on CUDA may be from the golden ones, which the CPU computed.
 CUDA_TOLERANCE: Final = 0.02
 
-Request = tuple[object, Mapping[str, QuestionLike]]
+# What a network gives for a question: both columns at its markers, shape (markers, 2).
+Logits = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +85,59 @@ class Decider:
         """
         return self.decide_many([(state, questions)])[0]
 
-    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
-        """Answer many states, each with its own questions, in one pass; none at all gives no answers and no pass."""
-        asked = [(state, read_questions(questions)) for state, questions in requests]
-        encoded = [self.layout.encode(state, questions) for state, questions in asked]
-        logits = self._logits(encoded)
-        answers: list[Answers] = []
-        for (_, questions), request in zip(asked, encoded, strict=True):
-            read = _read_logits(request, logits[: len(request.rows)])
-            logits = logits[len(request.rows) :]
-            answers.append(self._answers(questions, request, read))
+    def decide_many(self, requests: Sequence[Request], max_waste: float | None = None) -> list[Answers]:
+        """Answer many states, each with its own questions; none at all gives no answers and no pass.
+
+        All in one pass, and RequestTooLargeError when that needs too much memory. With `max_waste`, the share of a
+        pass that may be padding (0 to 1), in as many passes as that takes, each within the limit: worth it on a CPU
+        when lengths differ. The error of a bad request says in a note which one it was.
+        """
+        encoded = []
+        for place, (state, questions) in enumerate(requests):
+            try:
+                encoded.append(self.encode(state, questions))
+            except DeciderError as error:
+                error.add_note(f"This was request {place} of the call, counted from 0.")
+                raise
+        return self.decide_encoded(encoded, max_waste)
+
+    def decide_iter(
+        self, requests: Iterable[Request], max_waste: float = 0.25, progress: bool = False
+    ) -> Iterator[Answers]:
+        """Answer a stream of any length, in its order and in bounded memory, in many small passes.
+
+        Reads a few hundred rows ahead. `max_waste` is as for decide_many; `progress` shows on standard error how many
+        questions are answered. A bad request raises, with its place in a note, after the answers to all before it.
+        """
+        pass_cells = CUDA_PASS if self.provider == "cuda" else CPU_PASS
+        return answer_stream(self, requests, max_waste, pass_cells, progress)
+
+    def encode(self, state: object, questions: Mapping[str, QuestionLike]) -> Encoded:
+        """Check a request and lay it out, without asking it.
+
+        Raises QuestionError, StateError, or RequestTooLargeError when one question alone is too big for a pass.
+        """
+        records = read_questions(questions)
+        encoded = self.layout.encode(state, records)
+        longest = max(len(row) for row in encoded.rows)
+        if cells(1, longest) > self.layout.limits.attention_cells:
+            raise RequestTooLargeError(1, longest, self.layout.limits.attention_cells)
+        return Encoded(records, encoded)
+
+    def decide_encoded(
+        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
+    ) -> list[Answers]:
+        """Answer requests that `encode` laid out, as decide_many does.
+
+        Where several passes are allowed, `max_cells` keeps each below so many attention cells, unless one row alone has
+        more; the model's own limit holds for every pass.
+        """
+        rows = [row for each in encoded for row in each.request.rows]
+        read = iter(self._read(rows, max_waste, max_cells))
+        answers = []
+        for each in encoded:
+            logits = {name: found for _ in each.request.rows for name, found in next(read).items()}
+            answers.append(self._answers(each.questions, each.request, logits))
         return answers
 
     def check_golden(self) -> float:
@@ -99,18 +151,26 @@ class Decider:
             for logit, expected in zip(raw_logits(given[name]), stored, strict=True)
         )
 
-    def _logits(self, encoded: Sequence[EncodedRequest]) -> NDArray[np.float32]:
-        rows = [row for request in encoded for row in request.rows]
-        if not rows:
-            return np.zeros((0, 0, 2), dtype=np.float32)
-        batch = collate(rows, self.layout.markers.pad)
-        count, width = batch["input_ids"].shape
-        if count * width * width > self.layout.limits.attention_cells:
-            raise RequestTooLargeError(count, width, self.layout.limits.attention_cells)
-        return np.asarray(self._runner.run(["logits"], batch)[0], dtype=np.float32)
+    def _read(self, rows: Sequence[Row], max_waste: float | None, max_cells: int | None) -> list[dict[str, Logits]]:
+        """Return the logits of the questions of each row; the rows of a pass are held to the limit before it runs."""
+        limit = self.layout.limits.attention_cells
+        read: list[dict[str, Logits]] = [{} for _ in rows]
+        if max_waste is None:
+            plan = [list(range(len(rows)))] if rows else []
+        else:
+            plan = plan_passes([len(row) for row in rows], max_waste, min(max_cells or limit, limit))
+        for places in plan:
+            batch = collate([rows[place] for place in places], self.layout.markers.pad)
+            count, width = batch["input_ids"].shape
+            if cells(count, width) > limit:
+                raise RequestTooLargeError(count, width, limit)
+            logits = np.asarray(self._runner.run(["logits"], batch)[0], dtype=np.float32)
+            for index, place in enumerate(places):
+                read[place] = _at_markers(rows[place], logits[index])
+        return read
 
     def _answers(
-        self, questions: Mapping[str, Question], request: EncodedRequest, logits: Mapping[str, NDArray[np.float64]]
+        self, questions: Mapping[str, Question], request: EncodedRequest, logits: Mapping[str, Logits]
     ) -> Answers:
         calibration = self.manifest.calibration
         return Answers(
@@ -139,16 +199,11 @@ def raw_logits(answer: Answer) -> list[float]:
     return [] if answer.logits is None else list(answer.logits.values())
 
 
-def _read_logits(request: EncodedRequest, logits: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
-    """Return both columns at the markers of each question: shape (markers, 2)."""
-    return {
-        name: logits[index, places].astype(np.float64)
-        for index, row in enumerate(request.rows)
-        for name, places in row.markers.items()
-    }
+def _at_markers(row: Row, logits: NDArray[np.float32]) -> dict[str, Logits]:
+    return {name: logits[places].astype(np.float64) for name, places in row.markers.items()}
 
 
-def _answer(question: Question, logits: NDArray[np.float64], calibration: Calibration) -> Answer:
+def _answer(question: Question, logits: Logits, calibration: Calibration) -> Answer:
     if isinstance(question, Noul):
         logit = float(logits[0, 0])
         return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from decider.answers import Answers
-from decider.questions import QuestionLike
+from decider.layout import EncodedRequest
+from decider.questions import Question, QuestionLike
+
+Request: TypeAlias = tuple[object, Mapping[str, QuestionLike]]
+"""A state and the questions about it, by id."""
 
 
 @runtime_checkable
@@ -15,4 +20,26 @@ class DecisionModel(Protocol):
 
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
         """Answer all questions about one state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A request that was checked and laid out as rows: ready to be answered, alone or in the company of others."""
+
+    questions: Mapping[str, Question]
+    request: EncodedRequest
+
+
+class BatchModel(Protocol):
+    """A model that checks requests one by one and answers them together."""
+
+    def encode(self, state: object, questions: Mapping[str, QuestionLike]) -> Encoded:
+        """Check a request and lay it out; raises DeciderError for one that cannot be asked."""
+        ...
+
+    def decide_encoded(
+        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
+    ) -> list[Answers]:
+        """Answer them all; `max_waste` and `max_cells` are those of Decider.decide_encoded."""
         ...

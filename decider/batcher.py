@@ -1,0 +1,200 @@
+"""Lets many coroutines ask one model at once: what they ask within a few milliseconds is answered in one pass.
+
+One pass runs at a time, on a thread of its own, so the event loop stays free. While it runs, further callers queue up;
+the next pass takes them together. Each caller gets its own answers or its own error: a question that cannot be asked
+is found before the pass and concerns its caller alone, and who stops waiting changes nothing for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal
+
+from decider.answers import Answers
+from decider.errors import BatcherClosedError, OverloadedError
+from decider.protocol import BatchModel, Encoded
+from decider.questions import QuestionLike
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Caller:
+    """Someone who waits: what was asked, when a pass must start at the latest (loop time), where the answers go."""
+
+    state: object
+    questions: Mapping[str, QuestionLike]
+    latest_start: float
+    outcome: asyncio.Future[Answers]
+
+    @property
+    def size(self) -> int:
+        """How many questions; what is no mapping counts as one, and fails when it is read."""
+        return max(1, len(self.questions)) if isinstance(self.questions, Mapping) else 1
+
+
+class MicroBatcher:
+    """Answers the requests of many coroutines of one event loop together.
+
+    A pass starts when `max_questions` questions wait or the first caller has waited `max_delay_ms` milliseconds,
+    whichever is first, and takes no more than `max_questions`, unless one caller alone has more. No more than
+    `max_waiting` callers wait for a pass; for the next one `when_full` says what happens: "wait" until there is room,
+    or "refuse" with OverloadedError. `max_waste` is that of Decider.decide_many: with 1, callers share one pass unless
+    it would be too big for the memory; on a CPU, 0.25 is quicker where lengths differ much.
+
+    Use it as `async with MicroBatcher(decider) as batcher`, or close it: closing answers whoever still waits.
+    """
+
+    def __init__(
+        self,
+        model: BatchModel,
+        *,
+        max_questions: int = 64,
+        max_delay_ms: float = 2.0,
+        max_waiting: int = 1024,
+        when_full: Literal["wait", "refuse"] = "wait",
+        max_waste: float = 1.0,
+    ) -> None:
+        if max_questions < 1 or max_waiting < 1 or not 0 <= max_delay_ms < float("inf"):
+            raise ValueError("max_questions and max_waiting must be at least 1, max_delay_ms finite and not negative")
+        if when_full not in ("wait", "refuse"):
+            raise ValueError(f"when_full is {when_full!r}: write 'wait' or 'refuse'")
+        self._model = model
+        self._max_questions = max_questions
+        self._delay = max_delay_ms / 1000
+        self._max_waiting = max_waiting
+        self._refuses = when_full == "refuse"
+        self._max_waste = max_waste
+        self._queue: deque[_Caller] = deque()
+        self._room = asyncio.Semaphore(max_waiting)
+        self._changed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._inside = 0
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "decider-batch")
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for a pass; those whose pass runs are not among them."""
+        return len(self._queue)
+
+    async def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
+        """Answer all questions about one state, together with what others ask meanwhile.
+
+        Raises what Decider.decide raises, OverloadedError when the queue is full and refuses, and BatcherClosedError
+        after close(). Cancelling the call takes it out of the queue; a pass that already runs with it runs on.
+        """
+        loop = self._running_loop()
+        if self._closed:
+            raise BatcherClosedError()
+        if self._refuses and self._room.locked():
+            raise OverloadedError(self.waiting, self._max_waiting)
+        self._inside += 1
+        self._idle.clear()
+        try:
+            await self._room.acquire()
+            caller = _Caller(state, questions, loop.time() + self._delay, loop.create_future())
+            self._queue.append(caller)
+            self._changed.set()
+            if self._worker is None or self._worker.done():
+                # Not in the context of the caller who happened to be first.
+                self._worker = loop.create_task(self._work(loop), context=contextvars.Context())
+            try:
+                return await caller.outcome
+            except asyncio.CancelledError:
+                if caller in self._queue:
+                    self._leave(caller)
+                raise
+        finally:
+            self._inside -= 1
+            if not self._inside:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """Refuse new calls, answer those that wait, and end the thread; calling it again does nothing more."""
+        self._closed = True
+        self._changed.set()
+        await self._idle.wait()
+        if self._worker is not None:
+            await asyncio.wait([self._worker])
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> MicroBatcher:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            raise RuntimeError("a MicroBatcher belongs to the event loop that used it first: make one for each loop")
+        return loop
+
+    async def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run pass after pass until nobody waits."""
+        while self._queue:
+            await self._gather(loop)
+            if not (callers := self._take()):
+                continue
+            try:
+                outcomes = await loop.run_in_executor(self._thread, self._answer, callers)
+            except Exception as error:  # the pass itself failed: whoever was in it is told
+                outcomes = [error] * len(callers)
+            for caller, outcome in zip(callers, outcomes, strict=True):
+                if caller.outcome.done():
+                    continue
+                if isinstance(outcome, BaseException):
+                    caller.outcome.set_exception(outcome)
+                else:
+                    caller.outcome.set_result(outcome)
+
+    async def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait until a pass is due: enough questions, the first caller's time is up, or nothing more can come."""
+        while self._queue and not self._closed and sum(caller.size for caller in self._queue) < self._max_questions:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(self._queue[0].latest_start):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+
+    def _take(self) -> list[_Caller]:
+        """Take the callers of the next pass out of the queue."""
+        taken: list[_Caller] = []
+        questions = 0
+        while self._queue and (not taken or questions + self._queue[0].size <= self._max_questions):
+            caller = self._queue[0]
+            self._leave(caller)
+            taken.append(caller)
+            questions += caller.size
+        return taken
+
+    def _leave(self, caller: _Caller) -> None:
+        self._queue.remove(caller)
+        self._room.release()
+        self._changed.set()
+
+    def _answer(self, callers: Sequence[_Caller]) -> Sequence[Answers | Exception]:
+        """Lay out each request on its own, then answer all that can be asked together. Runs on the thread."""
+        outcomes: dict[int, Answers | Exception] = {}
+        asked: dict[int, Encoded] = {}
+        for place, caller in enumerate(callers):
+            try:
+                asked[place] = self._model.encode(caller.state, caller.questions)
+            except Exception as error:  # it is handed to the one who asked
+                outcomes[place] = error
+        answers = self._model.decide_encoded(list(asked.values()), self._max_waste) if asked else []
+        outcomes.update(zip(asked, answers, strict=True))
+        return [outcomes[place] for place in range(len(callers))]

@@ -1,0 +1,56 @@
+"""Answers a stream of requests in bounded memory: a window of rows is read ahead, planned into passes and answered.
+
+Memory grows with the window and the largest pass, not with the stream. A larger window finds more rows of equal
+length; a larger pass buys nothing on a CPU, where one row already keeps the cores busy, and much on a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sized
+from typing import Final
+
+from decider.answers import Answers
+from decider.errors import DeciderError
+from decider.progress import progress_bar
+from decider.protocol import BatchModel, Encoded, Request
+
+# Rows that are read ahead.
+WINDOW: Final = 256
+# Attention cells of a pass; on the CPU one cell takes about 200 bytes while the pass runs.
+CPU_PASS: Final = 500_000
+CUDA_PASS: Final = 30_000_000
+
+
+def answer_stream(
+    model: BatchModel, requests: Iterable[Request], max_waste: float, max_cells: int, progress: bool = False
+) -> Iterator[Answers]:
+    """Yield the answers to each request in its order; see Decider.decide_iter."""
+    total = len(requests) if isinstance(requests, Sized) else None
+    with progress_bar(total) if progress else contextlib.nullcontext() as bar:
+        for window in _windows(model, requests):
+            for answers in model.decide_encoded(window, max_waste, max_cells):
+                yield answers
+                if bar is not None:
+                    bar.advance(1)
+
+
+def _windows(model: BatchModel, requests: Iterable[Request]) -> Iterator[list[Encoded]]:
+    """Lay requests out, WINDOW rows at a time; what stands before a bad request is a window of its own."""
+    window: list[Encoded] = []
+    rows = 0
+    for place, (state, questions) in enumerate(requests):
+        try:
+            encoded = model.encode(state, questions)
+        except DeciderError as error:
+            error.add_note(f"This was request {place} of the stream, counted from 0.")
+            if window:
+                yield window
+            raise
+        window.append(encoded)
+        rows += len(encoded.request.rows)
+        if rows >= WINDOW:
+            yield window
+            window, rows = [], 0
+    if window:
+        yield window
