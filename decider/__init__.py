@@ -1,8 +1,9 @@
 """Typed questions about a text, answered by a small local model with calibrated probabilities."""
 
-from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
+from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, Interval, NoulAnswer, ScoreAnswer, Usage
 from decider.errors import (
     BatcherClosedError,
+    CalibrationError,
     DeciderError,
     MissingPackageError,
     ModelFileError,
@@ -24,6 +25,7 @@ __all__ = [
     "BatchModel",
     "BatcherClosedError",
     "Calibration",
+    "CalibrationError",
     "Choice",
     "ChoiceAnswer",
     "CuttableState",
@@ -31,6 +33,7 @@ __all__ = [
     "DeciderError",
     "DecisionModel",
     "Encoded",
+    "Interval",
     "MissingPackageError",
     "ModelFileError",
     "Noul",

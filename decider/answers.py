@@ -10,9 +10,27 @@ from decider.questions import Text
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """Two probabilities of "yes" between which the evidence leaves room: `low` if it is a no, `high` if it is a yes.
+
+    Whichever belongs to the true answer is calibrated (see decider.calibration.venn_abers). To act on solid ground
+    alone, hold `low` against the threshold. It is no confidence interval for the probability.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def merged(self) -> float:
+        """One probability for both, the one that loses least in log loss: high / (1 - low + high)."""
+        return self.high / (1 - self.low + self.high)
+
+
+@dataclass(frozen=True, slots=True)
 class NoulAnswer:
     """The answer to a Noul: `noul` is the calibrated probability of "yes"; `logit` is the raw score before it.
 
+    `interval` says how far the calibration answers pin the probability down; None for a model that brings none.
     `answerable`, here and in the other answers, is the probability that the state holds what the question asks about;
     None where the model does not say.
     """
@@ -20,6 +38,7 @@ class NoulAnswer:
     noul: float
     logit: float | None = None
     answerable: float | None = None
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ DeciderError
 ├── ProviderError        the wanted execution provider cannot run here
 ├── MissingPackageError  a package is not installed, or its installation is broken
 ├── ModelFileError       a model folder with a file missing, damaged or of another version
+├── CalibrationError     a fit that means nothing, or a file of fits that belongs to other weights
 └── TrainingDataError    a line of a training file that does not say what it should
 """
 
@@ -107,6 +108,16 @@ class ModelFileError(DeciderError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{path}: {problem}. {remedy}")
+
+
+class CalibrationError(DeciderError):
+    """A fit of probabilities that cannot be relied on; `what` was fitted, `problem` says why it is refused."""
+
+    def __init__(self, what: str, problem: str, remedy: str) -> None:
+        self.what = what
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{what[0].upper()}{what[1:]} cannot be used: {problem}. {remedy}")
 
 
 class TrainingDataError(DeciderError):

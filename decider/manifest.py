@@ -19,6 +19,7 @@ MODEL_FILE: Final = "model.onnx"
 TOKENIZER_FILE: Final = "tokenizer.json"
 MANIFEST_FILE: Final = "decider.json"
 GOLDEN_FILE: Final = "golden.json"
+CALIBRATION_FILE: Final = "calibration.json"
 
 
 @dataclass(frozen=True, slots=True)

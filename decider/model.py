@@ -7,7 +7,8 @@ The answers are the same whichever way they are asked for.
 
 The folder holds model.onnx (inputs: four int64 arrays of shape (rows, tokens), output: logits of shape
 (rows, tokens, 2); column 0 is read at the marker of a Noul, column 1 at the markers of a Choice's options and of a
-Score's levels), tokenizer.json, decider.json and golden.json.
+Score's levels), tokenizer.json, decider.json, golden.json and, for the intervals of
+yes/no answers, calibration.json.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
+from decider.calibration.stored import read_stored
+from decider.calibration.venn_abers import VennAbers
 from decider.errors import DeciderError, ModelFileError, ProviderError, RequestTooLargeError
 from decider.layout import EncodedRequest, Layout, Row, collate
 from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, read_manifest
@@ -53,11 +56,19 @@ class GoldenCase:
 class Decider:
     """A loaded model. Safe to use from several threads."""
 
-    def __init__(self, manifest: Manifest, layout: Layout, session: OpenSession, folder: Path) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        layout: Layout,
+        session: OpenSession,
+        folder: Path,
+        intervals: VennAbers | None = None,
+    ) -> None:
         self.manifest = manifest
         self.layout = layout
         self.provider = session.provider
         self.folder = folder
+        self.intervals = intervals
         self._runner = session.runner
 
     @classmethod
@@ -70,7 +81,9 @@ class Decider:
         folder = SHIPPED_MODEL if path is None else Path(path)
         manifest = read_manifest(folder)
         layout = Layout(Tokenizer.from_file(str(folder / TOKENIZER_FILE)), manifest.markers, manifest.limits)
-        decider = cls(manifest, layout, open_session(folder / MODEL_FILE, provider, threads), folder)
+        stored = read_stored(folder, manifest.sha256)
+        session = open_session(folder / MODEL_FILE, provider, threads)
+        decider = cls(manifest, layout, session, folder, None if stored is None else stored.noul)
         if decider.provider == "cuda" and (difference := decider.check_golden()) > CUDA_TOLERANCE:
             raise ProviderError(
                 "cuda", f"its logits differ by {difference:.3g} from golden.json", "Use provider='cpu' and report it."
@@ -174,7 +187,10 @@ class Decider:
     ) -> Answers:
         calibration = self.manifest.calibration
         return Answers(
-            {name: _answer(question, logits[name], calibration) for name, question in questions.items()},
+            {
+                name: _answer(question, logits[name], calibration, self.intervals)
+                for name, question in questions.items()
+            },
             model=self.manifest.name,
             provider=self.provider,
             sha256=self.manifest.sha256,
@@ -203,10 +219,11 @@ def _at_markers(row: Row, logits: NDArray[np.float32]) -> dict[str, Logits]:
     return {name: logits[places].astype(np.float64) for name, places in row.markers.items()}
 
 
-def _answer(question: Question, logits: Logits, calibration: Calibration) -> Answer:
+def _answer(question: Question, logits: Logits, calibration: Calibration, intervals: VennAbers | None) -> Answer:
     if isinstance(question, Noul):
         logit = float(logits[0, 0])
-        return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit)
+        interval = None if intervals is None else intervals.interval(logit)
+        return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit, interval=interval)
     raw: list[float] = logits[:, 1].tolist()
     if isinstance(question, Score):
         shares = _softmax(logits[:, 1] / calibration.temperature("score"))

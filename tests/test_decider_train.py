@@ -127,7 +127,9 @@ def test_calibration_is_fitted_to_raw_logits(tmp_path: Path) -> None:
             return Answers({"open": NoulAnswer(0.99, 2.0), "colour": pick}, model="fixed", provider="cpu")
 
     answers: list[dict[str, object]] = [{"open": True, "colour": "red"}] * 3 + [{"open": False, "colour": "blue"}]
-    fitted = evaluate.fit_calibration(Fixed(), read_examples(write(tmp_path / "a.jsonl", answers)), "test")
+    fitted = evaluate.fit_calibration(
+        evaluate.judge(Fixed(), read_examples(write(tmp_path / "a.jsonl", answers))), "test"
+    )
     assert fitted.temperatures == pytest.approx({"noul": 1.8205, "choice": 1.8205}, abs=1e-3)  # 2 / ln 3
 
 
@@ -140,10 +142,33 @@ def test_the_recipe_runs_from_files_to_a_model_folder(tmp_path: Path, capsys: py
         {"open": bool(number % 2), "colour": ("red", "blue", None)[number % 3]} for number in range(24)
     ]
     file = str(write(tmp_path / "a.jsonl", answers))
+    doubted = tmp_path / "b.jsonl"  # some labels are wrong: a model that is always right has no temperature
+    text = (tmp_path / "a.jsonl").read_text()
+    doubted.write_text(
+        text.replace('"answers": {"open": true', '"answers": {"open": false', 3).replace('"red"}}', '"blue"}}', 3)
+    )
     out = tmp_path / "model"
-    arguments = ["--train", file, "--calibration", file, "--test", file, "--out", str(out), "--quick", "--threads", "1"]
+    arguments = [
+        "--train",
+        file,
+        "--calibration",
+        str(doubted),
+        "--test",
+        file,
+        "--out",
+        str(out),
+        "--quick",
+        "--threads",
+        "1",
+    ]
     assert main([*arguments, "--name", "trial"]) == 0
-    assert {path.name for path in out.iterdir()} == {"model.onnx", "tokenizer.json", "decider.json", "golden.json"}
+    assert {path.name for path in out.iterdir()} == {
+        "model.onnx",
+        "tokenizer.json",
+        "decider.json",
+        "calibration.json",
+        "golden.json",
+    }
     described = json.loads((out / "decider.json").read_text())
     assert described["metrics"]["files"]["onnx_difference"] < 1e-4
     assert described["metrics"]["test"]["types"]["noul"]["accuracy"]["count"] == 24

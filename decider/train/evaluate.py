@@ -20,6 +20,7 @@ import msgspec
 from decider import calibration
 from decider.answers import Answer, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer
 from decider.calibration import Accuracy
+from decider.calibration.stored import StoredCalibration, fit_stored
 from decider.model import Decider, raw_logits
 from decider.train.examples import Example, Label, read_examples
 
@@ -90,30 +91,47 @@ def score(judged: Sequence[Judged]) -> Scores:
     )
 
 
-def fit_calibration(decider: Decider, examples: Sequence[Example], name: str) -> Calibration:
-    """Return one temperature for each answer type that occurs, fitted by NLL to the decider's raw logits.
+def judge(decider: Decider, examples: Sequence[Example]) -> list[Judged]:
+    """Ask everything in the examples and return each answer with its label."""
+    return [
+        (answer, example.answers[name])
+        for example in examples
+        for name, answer in decider.decide(example.state, example.questions).items()
+    ]
+
+
+def fit_calibration(judged: Sequence[Judged], name: str) -> Calibration:
+    """Return one temperature for each answer type that occurs, fitted by NLL to the raw logits.
 
     Questions that the state cannot answer take part, with an even spread as what is right: without them, a model that
-    is always right on the others would be made certain of everything.
+    is always right on the others would be made certain of everything. Raises CalibrationError for a temperature that
+    means nothing.
     """
     nouls: list[tuple[float, float]] = []
     others: dict[str, list[tuple[list[float], int | None]]] = {}
-    for example in examples:
-        answers = decider.decide(example.state, example.questions)
-        for question_id, answer in answers.items():
-            label = example.answers[question_id]
-            if isinstance(answer, NoulAnswer):
-                nouls.append((raw_logits(answer)[0], 0.5 if label is None else float(bool(label))))
-            else:
-                index = None if label is None else _place(answer, label)
-                others.setdefault(_type(answer), []).append((raw_logits(answer), index))
+    for answer, label in judged:
+        if isinstance(answer, NoulAnswer):
+            nouls.append((raw_logits(answer)[0], 0.5 if label is None else float(bool(label))))
+        else:
+            index = None if label is None else _place(answer, label)
+            others.setdefault(_type(answer), []).append((raw_logits(answer), index))
     temperatures: dict[str, float] = {}
     if nouls:
-        temperatures["noul"] = calibration.fit_noul_temperature(*zip(*nouls, strict=True))
+        temperatures["noul"] = calibration.fit_noul_temperature(*zip(*nouls, strict=True)).accepted("noul")
     for answer_type, answered in others.items():
         logits, chosen = zip(*answered, strict=True)
-        temperatures[answer_type] = calibration.fit_choice_temperature(logits, chosen)
+        temperatures[answer_type] = calibration.fit_choice_temperature(logits, chosen).accepted(answer_type)
     return Calibration(name, temperatures)
+
+
+def fit_intervals(judged: Sequence[Judged], model_sha256: str) -> StoredCalibration:
+    """Return what gives yes/no answers their intervals, from the raw logits of those that the state settles."""
+    known = [
+        (raw_logits(answer)[0], bool(label))
+        for answer, label in judged
+        if isinstance(answer, NoulAnswer) and label is not None
+    ]
+    return fit_stored(model_sha256, [logit for logit, _ in known], [outcome for _, outcome in known])
 
 
 def report(evaluation: Evaluation) -> Iterable[str]:

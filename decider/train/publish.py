@@ -1,4 +1,4 @@
-"""Writes a model folder: weights, tokenizer, decider.json, golden.json, licence and notice."""
+"""Writes a model folder: weights, tokenizer, decider.json, calibration.json, golden.json, licence and notice."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from decider.answers import Calibration
+from decider.calibration.stored import write_stored
 from decider.errors import MissingPackageError
 from decider.layout import Layout, collate
 from decider.manifest import (
+    CALIBRATION_FILE,
     FORMAT,
     GOLDEN_FILE,
     MODEL_FILE,
@@ -31,7 +33,7 @@ from decider.model import Decider, GoldenCase, raw_logits
 from decider.questions import Question, read_questions
 from decider.session import open_session
 from decider.train.base import Base
-from decider.train.evaluate import Evaluation, evaluate, fit_calibration
+from decider.train.evaluate import Evaluation, evaluate, fit_calibration, fit_intervals, judge
 from decider.train.examples import Example
 from decider.train.export import export, store_weights_as_int8
 from decider.train.fit import run_network
@@ -119,7 +121,7 @@ def write_description(
     comparison: Comparison,
     say: Callable[[str], None],
 ) -> Evaluation:
-    """Fit temperatures with the file as shipped, measure it on the test file, write decider.json and golden.json."""
+    """Calibrate the file as shipped, measure it on the test file, and write all that describes it."""
     manifest = Manifest(
         FORMAT,
         name,
@@ -131,7 +133,10 @@ def write_description(
         training,
     )
     write_manifest(folder, manifest)
-    calibration = fit_calibration(Decider.load(folder, "cpu"), calibration_examples, "temperature per answer type")
+    (folder / CALIBRATION_FILE).unlink(missing_ok=True)  # that of the weights before
+    judged = judge(Decider.load(folder, "cpu"), calibration_examples)
+    calibration = fit_calibration(judged, "temperature per answer type")
+    write_stored(folder, fit_intervals(judged, manifest.sha256))
     say(f"temperatures {dict(calibration.temperatures)}")
     manifest = replace(manifest, calibration=calibration)
     write_manifest(folder, manifest)
