@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from decider import CalibrationError, Interval, ModelFileError
+from decider import CalibrationError, Decider, Interval, ModelFileError
 from decider.calibration import VennAbers, fit_venn_abers
 from decider.calibration.stored import fit_stored, read_stored, write_stored
 
+TINY = Path(__file__).parent / "data" / "tiny_decider"
 SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
 OUTCOMES = [0, 0, 1, 0, 1, 1, 0, 1]
 
@@ -135,3 +138,24 @@ def test_the_file_of_other_weights_or_damaged_is_refused(tmp_path: Path) -> None
 def test_without_a_labelled_noul_there_is_nothing_to_fit() -> None:
     with pytest.raises(CalibrationError, match="no labelled Noul"):
         fit_stored("abc", [], [])
+
+
+def test_a_model_with_the_file_gives_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from decider.calibration.__main__ import main
+
+    folder = shutil.copytree(TINY, tmp_path / "model")
+    question = {"type": "noul", "instructions": "Is the door open?"}
+    lines = [
+        json.dumps({"state": f"door {number}", "questions": {"open": question}, "answers": {"open": number % 3 == 0}})
+        for number in range(12)
+    ]
+    (tmp_path / "cases.jsonl").write_text("\n".join(lines))
+    assert Decider.load(folder, "cpu").decide("door 1", {"open": question}).nouls["open"].interval is None
+    assert main([str(folder), str(tmp_path / "cases.jsonl")]) == 0
+    assert capsys.readouterr().out.startswith("12 answers, ")
+    decider = Decider.load(folder, "cpu")
+    answer = decider.decide("door 1", {"open": question}).nouls["open"]
+    assert decider.intervals is not None
+    assert answer.logit is not None
+    assert answer.interval == decider.intervals.interval(answer.logit)
+    assert main([str(folder), str(tmp_path / "cases.jsonl")]) == 0  # over the file that is there
