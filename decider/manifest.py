@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -21,10 +21,16 @@ MANIFEST_FILE: Final = "decider.json"
 GOLDEN_FILE: Final = "golden.json"
 CALIBRATION_FILE: Final = "calibration.json"
 
+Precision: TypeAlias = Literal["int8-weights", "float32", "float16", "dynamic-int8"]
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of decider.json. `sha256` is that of model.onnx, `tokenizer_sha256` that of tokenizer.json."""
+    """The contents of decider.json. `sha256` is that of model.onnx, `tokenizer_sha256` that of tokenizer.json.
+
+    `precision`: "int8-weights" are stored in eight bits and computed with in float32, "float16" is stored and computed
+    in sixteen bits, "dynamic-int8" rounds activations too (see decider.precision).
+    """
 
     format: int
     name: str
@@ -35,6 +41,7 @@ class Manifest:
     calibration: Calibration
     training: Mapping[str, object] = field(default_factory=dict)
     metrics: Mapping[str, object] = field(default_factory=dict)
+    precision: Precision = "int8-weights"
 
 
 def read_manifest(folder: Path) -> Manifest:

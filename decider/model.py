@@ -33,12 +33,12 @@ from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, 
 from decider.passes import cells, plan_passes
 from decider.protocol import Encoded, Request
 from decider.questions import Noul, Question, QuestionLike, Score, read_questions
-from decider.session import OpenSession, open_session
+from decider.session import OpenSession, Provider, open_session
 from decider.stream import CPU_PASS, CUDA_PASS, answer_stream
 
 SHIPPED_MODEL: Final = Path(__file__).parent / "models" / "desk"
-# How far logits on CUDA may be from the golden ones, which the CPU computed.
-CUDA_TOLERANCE: Final = 0.02
+# How far logits may be from the golden ones, which a CPU computed, perhaps of another make.
+TOLERANCE: Final[Mapping[Provider, float]] = {"cpu": 0.002, "cuda": 0.02}
 
 # What a network gives for a question: both columns at its markers, shape (markers, 2).
 Logits = NDArray[np.float64]
@@ -54,7 +54,10 @@ class GoldenCase:
 
 
 class Decider:
-    """A loaded model. Safe to use from several threads."""
+    """A loaded model. Safe to use from several threads.
+
+    `provider` is what computes it, "cpu" or "cuda"; `provider_reason` says why not CUDA when that was tried in vain.
+    """
 
     def __init__(
         self,
@@ -66,28 +69,36 @@ class Decider:
     ) -> None:
         self.manifest = manifest
         self.layout = layout
-        self.provider = session.provider
+        self.provider: Final[Provider] = session.provider
+        self.provider_reason = session.reason
         self.folder = folder
         self.intervals = intervals
         self._runner = session.runner
 
     @classmethod
-    def load(cls, path: str | Path | None = None, provider: str = "auto", threads: int | None = None) -> Decider:
+    def load(
+        cls,
+        path: str | Path | None = None,
+        provider: str = "auto",
+        threads: int | None = None,
+        spinning: bool = False,
+        verify: bool = False,
+    ) -> Decider:
         """Load a model folder; None is the model that comes with the package.
 
-        `provider` is "auto", "cpu" or "cuda" (see decider.session.open_session), `threads` the number of CPU threads.
-        Raises ModelFileError, ProviderError or MissingPackageError; on CUDA also when golden.json is not reproduced.
+        `provider` is "auto", "cpu" or "cuda", `threads` the number of CPU threads, `spinning` whether they stay awake
+        between passes (see decider.session.open_session). With `verify`, and always on CUDA, the requests of
+        golden.json are asked first. Raises ModelFileError, ProviderError (also when golden.json is not reproduced) or
+        MissingPackageError.
         """
         folder = SHIPPED_MODEL if path is None else Path(path)
         manifest = read_manifest(folder)
         layout = Layout(Tokenizer.from_file(str(folder / TOKENIZER_FILE)), manifest.markers, manifest.limits)
         stored = read_stored(folder, manifest.sha256)
-        session = open_session(folder / MODEL_FILE, provider, threads)
+        session = open_session(folder / MODEL_FILE, provider, threads, spinning=spinning)
         decider = cls(manifest, layout, session, folder, None if stored is None else stored.noul)
-        if decider.provider == "cuda" and (difference := decider.check_golden()) > CUDA_TOLERANCE:
-            raise ProviderError(
-                "cuda", f"its logits differ by {difference:.3g} from golden.json", "Use provider='cpu' and report it."
-            )
+        if verify or decider.provider == "cuda":
+            decider._verify()
         return decider
 
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
@@ -157,12 +168,19 @@ class Decider:
         """Ask the fixed requests of golden.json and return the largest difference of a logit to the stored one."""
         golden = read_golden(self.folder / GOLDEN_FILE)
         answers = self.decide_many([(case.state, case.questions) for case in golden])
-        return max(
+        differences = [
             abs(logit - expected)
             for case, given in zip(golden, answers, strict=True)
             for name, stored in case.logits.items()
             for logit, expected in zip(raw_logits(given[name]), stored, strict=True)
-        )
+        ]
+        return float(np.max(differences))  # NaN when one of them is
+
+    def _verify(self) -> None:
+        difference = self.check_golden()
+        if not difference <= TOLERANCE[self.provider]:  # NaN is no agreement either
+            other = "Use provider='cpu' and report it." if self.provider == "cuda" else "Restore the model's folder."
+            raise ProviderError(self.provider, f"its logits differ by {difference:.3g} from golden.json", other)
 
     def _read(self, rows: Sequence[Row], max_waste: float | None, max_cells: int | None) -> list[dict[str, Logits]]:
         """Return the logits of the questions of each row; the rows of a pass are held to the limit before it runs."""
@@ -193,6 +211,7 @@ class Decider:
             },
             model=self.manifest.name,
             provider=self.provider,
+            precision=self.manifest.precision,
             sha256=self.manifest.sha256,
             calibration=calibration,
             usage=Usage(request.tokens, 0, len(request.rows)),

@@ -17,11 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decider.binding import BindableSession, BoundRunner
 from decider.errors import MissingPackageError, ModelFileError, ProviderError
 
 PROVIDER_VARIABLE: Final = "DECIDER_PROVIDER"
@@ -51,7 +52,7 @@ class Runner(Protocol):
         ...
 
 
-class Session(Runner, Protocol):
+class Session(Runner, BindableSession, Protocol):
     """What of an ONNX Runtime session is used here."""
 
     def get_providers(self) -> list[str]:
@@ -69,12 +70,18 @@ class OpenSession:
 
 
 def open_session(
-    model_path: Path, provider: str = "auto", threads: int | None = None, ort: ModuleType | None = None
+    model_path: Path,
+    provider: str = "auto",
+    threads: int | None = None,
+    ort: ModuleType | None = None,
+    spinning: bool = False,
 ) -> OpenSession:
     """Open a model file with the provider "auto", "cpu" or "cuda".
 
     "auto" takes CUDA where it works and the CPU otherwise; the environment variable DECIDER_PROVIDER stands in for
-    "auto". `threads` is the number of CPU threads (None: ONNX Runtime decides). `ort` replaces the onnxruntime module.
+    "auto". `threads` is the number of CPU threads of one pass (None: ONNX Runtime decides). With `spinning` they keep
+    their cores busy between passes: quicker when passes follow each other at once, and a waste otherwise. `ort`
+    replaces the onnxruntime module. On CUDA passes run in bound buffers (decider.binding).
     Raises ProviderError when "cuda" cannot be had, MissingPackageError when ONNX Runtime is absent or broken.
     """
     wanted = wanted_provider(provider)
@@ -82,15 +89,31 @@ def open_session(
     both = both_packages_installed()
     if both:
         _log.warning("%s: %s", _BOTH_INSTALLED, _REINSTALL)
+    options = session_options(ort, threads, spinning)
     if wanted == "cpu":
-        return OpenSession(_session(ort, model_path, [CPU], threads), "cpu")
-    session, reason = _try_cuda(ort, model_path, threads, both)
+        return OpenSession(_session(ort, model_path, [CPU], options), "cpu")
+    session, reason = _try_cuda(ort, model_path, options, both)
     if session is not None:
-        return OpenSession(session, "cuda")
+        return OpenSession(BoundRunner(session, ort), "cuda")
     if wanted == "cuda":
         raise ProviderError("cuda", reason, f"Remedy: {_REINSTALL if both else _INSTALL_CUDA}; or ask for 'cpu'.")
     _log.info("decider runs on the CPU: %s", reason)
-    return OpenSession(_session(ort, model_path, [CPU], threads), "cpu", reason)
+    return OpenSession(_session(ort, model_path, [CPU], options), "cpu", reason)
+
+
+def session_options(ort: ModuleType, threads: int | None = None, spinning: bool = False) -> Any:
+    """Return ONNX Runtime's SessionOptions as every model here needs them; see open_session."""
+    options = ort.SessionOptions()
+    options.log_severity_level = ERROR
+    options.inter_op_num_threads = 1
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    # Without this, weights in int8 also bring activations in int8: other answers than those that were measured, and
+    # rounded by rules that differ between processors and releases.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    # By default idle threads wait asleep: a program that asks now and then must not occupy its cores in between.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spinning else "0")
+    return options
 
 
 def wanted_provider(provider: str) -> str:
@@ -128,7 +151,7 @@ def both_packages_installed() -> bool:
     return True
 
 
-def _try_cuda(ort: ModuleType, model_path: Path, threads: int | None, both: bool) -> tuple[Session | None, str]:
+def _try_cuda(ort: ModuleType, model_path: Path, options: object, both: bool) -> tuple[Session | None, str]:
     if CUDA not in ort.get_available_providers():
         reason = "this build of ONNX Runtime has no CUDA"
         return None, f"{reason}; {_BOTH_INSTALLED}" if both else reason
@@ -136,7 +159,7 @@ def _try_cuda(ort: ModuleType, model_path: Path, threads: int | None, both: bool
         if hasattr(ort, "preload_dlls"):
             ort.preload_dlls()
         try:
-            session = _session(ort, model_path, [(CUDA, CUDA_OPTIONS), CPU], threads)
+            session = _session(ort, model_path, [(CUDA, CUDA_OPTIONS), CPU], options)
         except ModelFileError:
             raise
         except Exception as error:  # ONNX Runtime's own error classes differ between versions
@@ -149,18 +172,9 @@ def _try_cuda(ort: ModuleType, model_path: Path, threads: int | None, both: bool
     return None, f"{reason}; {_BOTH_INSTALLED}" if both else reason
 
 
-def _session(ort: ModuleType, model_path: Path, providers: Sequence[object], threads: int | None) -> Session:
+def _session(ort: ModuleType, model_path: Path, providers: Sequence[object], options: object) -> Session:
     if not model_path.is_file():
         raise ModelFileError(model_path, "the model file is not there", "Check the path of the model folder.")
-    options = ort.SessionOptions()
-    options.log_severity_level = ERROR
-    options.inter_op_num_threads = 1
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    # Without this, weights in int8 also bring activations in int8, and one question's answer depends on the others.
-    options.add_session_config_entry("session.disable_quant_qdq", "1")
-    # Idle threads wait asleep: a program that asks now and then must not occupy its cores between the questions.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session: Session = ort.InferenceSession(str(model_path), options, providers=list(providers))
     return session
 
