@@ -3,6 +3,7 @@
 DeciderError
 ├── QuestionError        a question that cannot be asked: names the question and the field
 ├── StateError           a state that cannot be read, or does not fit
+├── RequestError         the body of a request to a server that cannot be answered: lists every fault
 ├── RequestTooLargeError one call that would need too much memory for one pass
 ├── OverloadedError      a micro-batcher whose queue is full and that was told not to wait
 ├── BatcherClosedError   a call to a micro-batcher that was closed
@@ -10,11 +11,20 @@ DeciderError
 ├── MissingPackageError  a package is not installed, or its installation is broken
 ├── ModelFileError       a model folder with a file missing, damaged or of another version
 ├── CalibrationError     a fit that means nothing, or a file of fits that belongs to other weights
-└── TrainingDataError    a line of a training file that does not say what it should
+├── TrainingDataError    a line of a training file that does not say what it should
+└── EndpointError        an endpoint elsewhere did not answer
+    ├── UnreachableError     no response came, or none in time (`timed_out`)
+    ├── RefusedError         it refused the request: 4xx
+    │   └── KeyRefusedError      the key: 401, 403
+    ├── BusyError            it is overloaded and stayed so: 429, 503, 529
+    ├── ServerFaultError     it failed: another 5xx
+    └── ReplyError           it answered, but the answer is not one that can be relied on
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -25,20 +35,31 @@ class DeciderError(Exception):
 class QuestionError(DeciderError):
     """A question that cannot be asked.
 
-    `question_id` is None while a record is built on its own, before it has a name in a request.
+    `path` leads to the field at fault, `field` is the same path as text. `question_id` is None while a record is built
+    on its own, before it has a name in a request. `code` sorts errors as validation frameworks do: "missing",
+    "extra_forbidden", "union_tag_invalid", "too_short", "too_long", "value_error".
     """
 
-    def __init__(self, field: str, problem: str, remedy: str, question_id: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | tuple[str | int, ...],
+        problem: str,
+        remedy: str,
+        question_id: str | None = None,
+        code: str = "value_error",
+    ) -> None:
+        self.path = (path,) if isinstance(path, str) else path
+        self.field = _joined(self.path)
         self.question_id = question_id
-        self.field = field
         self.problem = problem
         self.remedy = remedy
+        self.code = code
         where = "A question" if question_id is None else f"Question {question_id!r}"
-        super().__init__(f"{where}, field {field!r}: {problem}. {remedy}")
+        super().__init__(f"{where}, field {self.field!r}: {problem}. {remedy}")
 
     def named(self, question_id: str) -> QuestionError:
         """Return the same error with the question's name in it."""
-        return QuestionError(self.field, self.problem, self.remedy, question_id)
+        return QuestionError(self.path, self.problem, self.remedy, question_id, self.code)
 
 
 class StateError(DeciderError):
@@ -48,6 +69,24 @@ class StateError(DeciderError):
         self.tokens = tokens
         self.limit = limit
         super().__init__(f"The state cannot be used: {problem}. {remedy}")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFault:
+    """One fault of a request's body: the path to it from "body" on, what is wrong, and its code ("missing", ...)."""
+
+    loc: tuple[str | int, ...]
+    msg: str
+    type: str
+
+
+class RequestError(DeciderError):
+    """The body of a request that cannot be answered, with every fault that was found."""
+
+    def __init__(self, faults: Sequence[RequestFault]) -> None:
+        self.faults = tuple(faults)
+        listed = "; ".join(f"{'.'.join(map(str, fault.loc))}: {fault.msg}" for fault in self.faults)
+        super().__init__(f"The request cannot be answered: {listed}")
 
 
 class RequestTooLargeError(DeciderError):
@@ -127,3 +166,88 @@ class TrainingDataError(DeciderError):
         self.path = path
         self.line = line
         super().__init__(f"{path}, line {line}: {problem}. {remedy}")
+
+
+class EndpointError(DeciderError):
+    """An endpoint that was asked and did not answer; `endpoint` is its address, `request_id` its name for the call."""
+
+    def __init__(self, endpoint: str, problem: str, remedy: str, request_id: str | None = None) -> None:
+        self.endpoint = endpoint
+        self.problem = problem
+        self.remedy = remedy
+        self.request_id = request_id
+        named = "" if request_id is None else f" (request {request_id})"
+        super().__init__(f"{endpoint}{named}: {problem}. {remedy}")
+
+
+class UnreachableError(EndpointError):
+    """No complete response came; `timed_out` when the time ran out, `attempts` counts how often it was tried."""
+
+    def __init__(self, endpoint: str, problem: str, attempts: int, timed_out: bool) -> None:
+        self.attempts = attempts
+        self.timed_out = timed_out
+        remedy = "Allow more time." if timed_out else "Check that a server runs there."
+        super().__init__(endpoint, f"{problem}, {attempts} attempt(s)", remedy)
+
+
+class _StatusError(EndpointError):
+    """A response with an error status, as the endpoint worded it."""
+
+    remedy_of_kind = "Correct the request."
+
+    def __init__(
+        self, endpoint: str, status: int, error_type: str | None, message: str, request_id: str | None = None
+    ) -> None:
+        self.status = status
+        self.error_type = error_type
+        self.message = message
+        kind = "" if error_type is None else f" {error_type}"
+        super().__init__(endpoint, f"it answered {status}{kind}: {message}", self.remedy_of_kind, request_id)
+
+
+class RefusedError(_StatusError):
+    """The endpoint refused the request (4xx): asking again changes nothing."""
+
+
+class KeyRefusedError(RefusedError):
+    """The endpoint refused the key, or wants one (401, 403)."""
+
+    remedy_of_kind = "Give the key that the endpoint expects."
+
+
+class BusyError(_StatusError):
+    """The endpoint was overloaded at every attempt (429, 503, 529); `retry_after` is what it asked for, in seconds."""
+
+    remedy_of_kind = "Ask later, or less at once."
+    retry_after: float | None = None
+
+
+class ServerFaultError(_StatusError):
+    """The endpoint failed at every attempt (5xx)."""
+
+    remedy_of_kind = "Look into the server's log."
+
+
+class ReplyError(EndpointError):
+    """The endpoint answered 200 with something that is not a sound answer, so there is none.
+
+    `question_id` and `field` say which answer and which part of it; `question_id` is None for the whole body.
+    """
+
+    def __init__(
+        self, endpoint: str, field: str, problem: str, question_id: str | None = None, request_id: str | None = None
+    ) -> None:
+        self.question_id = question_id
+        self.field = field
+        where = "the body" if question_id is None else f"the answer to {question_id!r}"
+        super().__init__(
+            endpoint, f"{where}, field {field!r}: {problem}", "Nothing of it was used; report it there.", request_id
+        )
+
+
+def _joined(path: tuple[str | int, ...]) -> str:
+    """Write ("criteria", "late", "no show", 2) as criteria.late['no show'][2]."""
+    first, *rest = path
+    return str(first) + "".join(
+        f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part!r}]" for part in rest
+    )

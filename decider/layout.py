@@ -47,7 +47,7 @@ class Limits:
     state: int = 352
     state_refused: int = 2048
     question: int = 160
-    whole_question: int = 2048
+    whole_question: int = 3072
     row: int = 700
     attention_cells: int = 60_000_000
 

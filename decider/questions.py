@@ -32,8 +32,8 @@ class NoulCriteria:
     def __post_init__(self) -> None:
         if self.true is None and self.false is None:
             raise QuestionError("criteria", "neither 'true' nor 'false' is described", "Describe one, or leave it out.")
-        for name, value in (("criteria.true", self.true), ("criteria.false", self.false)):
-            _check_text(name, value)
+        _check_text(("criteria", "true"), self.true)
+        _check_text(("criteria", "false"), self.false)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Noul:
                 "criteria", f"it is a {type(self.criteria).__name__}", "Write NoulCriteria(true=..., false=...)."
             )
         if self.instructions is None and self.criteria is None:
-            raise QuestionError("instructions", "nothing is asked", "Give instructions or criteria.")
+            raise QuestionError("instructions", "nothing is asked", "Give instructions or criteria.", code="missing")
         _check_text("instructions", self.instructions)
 
 
@@ -71,13 +71,16 @@ class Choice:
         count = len(self.criteria)
         if not MIN_OPTIONS <= count <= MAX_OPTIONS:
             raise QuestionError(
-                "criteria", f"it has {count} option(s)", f"Give {MIN_OPTIONS} to {MAX_OPTIONS} options."
+                "criteria",
+                f"it has {count} option(s)",
+                f"Give {MIN_OPTIONS} to {MAX_OPTIONS} options.",
+                code="too_short" if count < MIN_OPTIONS else "too_long",
             )
         for option, description in self.criteria.items():
             if not isinstance(option, str) or not option.strip():
                 raise QuestionError("criteria", f"the option {option!r} has no name", "Name options with text.")
             _check_text("criteria", option)
-            _check_text(f"criteria[{option!r}]", description)
+            _check_text(("criteria", option), description)
         _check_text("instructions", self.instructions)
         object.__setattr__(self, "criteria", dict(self.criteria))
 
@@ -101,11 +104,16 @@ class Score:
             )
         count = len(self.criteria)
         if not MIN_LEVELS <= count <= MAX_LEVELS:
-            raise QuestionError("criteria", f"it has {count} level(s)", f"Give {MIN_LEVELS} to {MAX_LEVELS} levels.")
+            raise QuestionError(
+                "criteria",
+                f"it has {count} level(s)",
+                f"Give {MIN_LEVELS} to {MAX_LEVELS} levels.",
+                code="too_short" if count < MIN_LEVELS else "too_long",
+            )
         for level, description in enumerate(self.criteria):
             if description is None:
-                raise QuestionError(f"criteria[{level}]", "the level is not described", "Say what it means.")
-            _check_text(f"criteria[{level}]", description)
+                raise QuestionError(("criteria", level), "the level is not described", "Say what it means.")
+            _check_text(("criteria", level), description)
         _check_text("instructions", self.instructions)
         object.__setattr__(self, "criteria", tuple(self.criteria))
 
@@ -140,51 +148,64 @@ def read_question(fields: Mapping[str, object]) -> Question:
         raise QuestionError("type", f"it is a {type(fields).__name__}", "Give a Noul, Choice, Score or dictionary.")
     kind = fields.get("type")
     if kind not in ("noul", "choice", "score"):
-        raise QuestionError("type", f"{kind!r} is not a kind of question", "Write 'noul', 'choice' or 'score'.")
-    _refuse_unknown(fields, ("type", "instructions", "criteria"), "")
-    instructions = _text(fields, "instructions")
+        problem, code = (
+            (f"{kind!r} is not a kind of question", "union_tag_invalid")
+            if "type" in fields
+            else ("it is missing", "union_tag_not_found")
+        )
+        raise QuestionError("type", problem, "Write 'noul', 'choice' or 'score'.", code=code)
+    _refuse_unknown(fields, ("type", "instructions", "criteria"))
+    instructions = _text(fields.get("instructions"), ("instructions",))
     criteria = fields.get("criteria")
     if kind == "noul":
-        return Noul(instructions, None if criteria is None else _read_noul_criteria(criteria))
+        return Noul(instructions, _read_noul_criteria(criteria))
     if kind == "score":
         if not isinstance(criteria, list | tuple):
-            raise QuestionError("criteria", "the levels are missing", "Write a list with a description of each level.")
+            raise _wrong_shape(criteria, "the levels", "a list with a description of each level")
         return Score(criteria, instructions)
     if not isinstance(criteria, Mapping):
-        raise QuestionError("criteria", "the options are missing", "Write a mapping from option to description.")
-    return Choice({option: _text(criteria, option, "criteria.") for option in criteria}, instructions)
+        raise _wrong_shape(criteria, "the options", "a mapping from option to description")
+    return Choice({option: _text(criteria[option], ("criteria", option)) for option in criteria}, instructions)
 
 
-def _read_noul_criteria(criteria: object) -> NoulCriteria:
-    if isinstance(criteria, NoulCriteria):
+def _read_noul_criteria(criteria: object) -> NoulCriteria | None:
+    """Read {"true": ..., "false": ...}; some clients write both and describe neither, which says nothing."""
+    if criteria is None or isinstance(criteria, NoulCriteria):
         return criteria
     if not isinstance(criteria, Mapping):
         raise QuestionError("criteria", f"it is a {type(criteria).__name__}", "Write {'true': ..., 'false': ...}.")
-    _refuse_unknown(criteria, ("true", "false"), "criteria.")
-    return NoulCriteria(_text(criteria, "true", "criteria."), _text(criteria, "false", "criteria."))
+    _refuse_unknown(criteria, ("true", "false"), ("criteria",))
+    true, false = (_text(criteria.get(name), ("criteria", name)) for name in ("true", "false"))
+    return None if true is None and false is None else NoulCriteria(true, false)
 
 
-def _refuse_unknown(fields: Mapping[str, object], known: tuple[str, ...], prefix: str) -> None:
+def _wrong_shape(criteria: object, what: str, wanted: str) -> QuestionError:
+    if criteria is None:
+        return QuestionError("criteria", f"{what} are missing", f"Write {wanted}.", code="missing")
+    return QuestionError("criteria", f"{what} are a {type(criteria).__name__}", f"Write {wanted}.")
+
+
+def _refuse_unknown(fields: Mapping[str, object], known: tuple[str, ...], prefix: tuple[str, ...] = ()) -> None:
     for name in fields:
         if name not in known:
-            raise QuestionError(f"{prefix}{name}", "this field is not known", f"Allowed are {', '.join(known)}.")
+            allowed = f"Allowed are {', '.join(known)}."
+            raise QuestionError((*prefix, name), "this field is not known", allowed, code="extra_forbidden")
 
 
-def _text(fields: Mapping[str, object], name: str, prefix: str = "") -> Text | None:
-    value = fields.get(name)
+def _text(value: object, path: tuple[str, ...]) -> Text | None:
     if value is None or isinstance(value, str | dict | list):
         return value
-    raise QuestionError(f"{prefix}{name}", f"it is a {type(value).__name__}", "Write text, an object or a list.")
+    raise QuestionError(path, f"it is a {type(value).__name__}", "Write text, an object or a list.")
 
 
-def _check_text(field: str, value: object) -> None:
+def _check_text(path: str | tuple[str | int, ...], value: object) -> None:
     if value is None:
         return
     if not isinstance(value, str | dict | list):
-        raise QuestionError(field, f"it is a {type(value).__name__}", "Write text, an object or a list.")
+        raise QuestionError(path, f"it is a {type(value).__name__}", "Write text, an object or a list.")
     if not value or (isinstance(value, str) and not value.strip()):
-        raise QuestionError(field, "it is empty", "Write what is meant, or None.")
+        raise QuestionError(path, "it is empty", "Write what is meant, or None.")
     try:
         render(value)
     except ValueError as error:
-        raise QuestionError(field, str(error), "Write text that JSON can hold.") from None
+        raise QuestionError(path, str(error), "Write text that JSON can hold.") from None

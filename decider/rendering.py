@@ -38,9 +38,11 @@ def render(value: object) -> str:
 
 
 def _as_json(value: object) -> str:
-    _refuse_other_keys(value)
     try:
+        _refuse_other_keys(value)
         return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
+    except RecursionError as error:
+        raise ValueError("it cannot be written as JSON (it is nested too deeply, or holds itself)") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"it cannot be written as JSON ({error})") from error
 
@@ -50,7 +52,7 @@ def _refuse_other_keys(value: object) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"it has the key {key!r}, and keys must be strings")
+                raise TypeError(f"it has the key {key!r}, and keys must be strings")
             _refuse_other_keys(item)
     elif isinstance(value, list | tuple):
         for item in value:

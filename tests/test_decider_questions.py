@@ -61,12 +61,14 @@ def test_a_dictionary_and_a_record_are_the_same_question() -> None:
         ({"type": "noul", "instructions": ["a", math.nan]}, "instructions"),
         ({"type": "noul", "instructions": "lone \ud800"}, "instructions"),
         ({"type": "noul", "instructions": "Open?", "criteria": {"maybe": "x"}}, "criteria.maybe"),
-        ({"type": "noul", "instructions": "Open?", "criteria": {"true": None}}, "criteria"),
+        ({"type": "noul", "criteria": {"true": None, "false": None}}, "instructions"),
+        ({"type": "noul", "instructions": "Open?", "criteria": {"true": ""}}, "criteria.true"),
         ({"type": "noul", "instructions": "Open?", "criteria": "yes"}, "criteria"),
         ({"type": "choice", "criteria": {"only": None}}, "criteria"),
         ({"type": "choice", "criteria": ["a", "b"]}, "criteria"),
         ({"type": "choice", "criteria": {"a": None, " ": None}}, "criteria"),
         ({"type": "choice", "criteria": {"a": 1, "b": None}}, "criteria.a"),
+        ({"type": "choice", "criteria": {"the first": 1, "b": None}}, "criteria['the first']"),
         ({"type": "choice", "instructions": "Which?"}, "criteria"),
         ("Open?", "type"),
     ],
@@ -76,6 +78,13 @@ def test_a_question_that_cannot_be_asked_names_itself_and_the_field(question: ob
         read_questions({"fine": Noul("Open?"), "wrong": question})  # type: ignore[dict-item]  # wrong on purpose
     assert (caught.value.question_id, caught.value.field) == ("wrong", field)
     assert "'wrong'" in str(caught.value)
+
+
+def test_criteria_that_describe_nothing_are_none() -> None:
+    read = read_questions({"q": {"type": "noul", "instructions": "Open?", "criteria": {"true": None, "false": None}}})
+    assert read == {"q": Noul("Open?")}
+    with pytest.raises(QuestionError):
+        NoulCriteria()
 
 
 @pytest.mark.parametrize("count", [2, 255])
@@ -118,7 +127,13 @@ def test_text_is_left_alone_and_data_becomes_json_with_sorted_keys() -> None:
     assert render({"b": [1, None], "a": "x\ny: 1"}) == '{"a": "x\\ny: 1", "b": [1, null]}'
 
 
-@pytest.mark.parametrize("value", [math.nan, {1: "a"}, {"a": [{None: 1}]}, {"a": {1, 2}}, "\udc80", object()])
+def holds_itself() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("value", [holds_itself(), math.nan, {1: "a"}, {"a": [{None: 1}]}, {"a": {1, 2}}, "\udc80", object()])
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"^(it|the text) (has|holds|cannot) "):
         render(value)
