@@ -29,7 +29,7 @@ class Manifest:
     """The contents of decider.json. `sha256` is that of model.onnx, `tokenizer_sha256` that of tokenizer.json.
 
     `precision`: "int8-weights" are stored in eight bits and computed with in float32, "float16" is stored and computed
-    in sixteen bits, "dynamic-int8" rounds activations too (see decider.precision).
+    in sixteen bits, "dynamic-int8" rounds activations too (see decider.precision). `released` is the day of the model, YYYY-MM-DD, or "" in a folder that does not say.
     """
 
     format: int
@@ -42,6 +42,7 @@ class Manifest:
     training: Mapping[str, object] = field(default_factory=dict)
     metrics: Mapping[str, object] = field(default_factory=dict)
     precision: Precision = "int8-weights"
+    released: str = ""
 
 
 def read_manifest(folder: Path) -> Manifest:

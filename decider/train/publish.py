@@ -6,6 +6,7 @@ import importlib.metadata
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -131,6 +132,7 @@ def write_description(
         base.limits,
         Calibration(),
         training,
+        released=datetime.now(UTC).date().isoformat(),
     )
     write_manifest(folder, manifest)
     (folder / CALIBRATION_FILE).unlink(missing_ok=True)  # that of the weights before
