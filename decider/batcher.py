@@ -44,7 +44,8 @@ class MicroBatcher:
     whichever is first, and takes no more than `max_questions`, unless one caller alone has more. No more than
     `max_waiting` callers wait for a pass; for the next one `when_full` says what happens: "wait" until there is room,
     or "refuse" with OverloadedError. `max_waste` is that of Decider.decide_many: with 1, callers share one pass unless
-    it would be too big for the memory; on a CPU, 0.25 is quicker where lengths differ much.
+    it would be too big for the memory; on a CPU, 0.25 is quicker where lengths differ much. `max_cells` keeps each pass
+    below so many attention cells (see Decider.decide_encoded); None leaves the model's own limit.
 
     Use it as `async with MicroBatcher(decider) as batcher`, or close it: closing answers whoever still waits.
     """
@@ -58,6 +59,7 @@ class MicroBatcher:
         max_waiting: int = 1024,
         when_full: Literal["wait", "refuse"] = "wait",
         max_waste: float = 1.0,
+        max_cells: int | None = None,
     ) -> None:
         if max_questions < 1 or max_waiting < 1 or not 0 <= max_delay_ms < float("inf"):
             raise ValueError("max_questions and max_waiting must be at least 1, max_delay_ms finite and not negative")
@@ -69,6 +71,7 @@ class MicroBatcher:
         self._max_waiting = max_waiting
         self._refuses = when_full == "refuse"
         self._max_waste = max_waste
+        self._max_cells = max_cells
         self._queue: deque[_Caller] = deque()
         self._room = asyncio.Semaphore(max_waiting)
         self._changed = asyncio.Event()
@@ -195,6 +198,6 @@ class MicroBatcher:
                 asked[place] = self._model.encode(caller.state, caller.questions)
             except Exception as error:  # it is handed to the one who asked
                 outcomes[place] = error
-        answers = self._model.decide_encoded(list(asked.values()), self._max_waste) if asked else []
+        answers = self._model.decide_encoded(list(asked.values()), self._max_waste, self._max_cells) if asked else []
         outcomes.update(zip(asked, answers, strict=True))
         return [outcomes[place] for place in range(len(callers))]

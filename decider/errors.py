@@ -202,7 +202,9 @@ class _StatusError(EndpointError):
         self.error_type = error_type
         self.message = message
         kind = "" if error_type is None else f" {error_type}"
-        super().__init__(endpoint, f"it answered {status}{kind}: {message}", self.remedy_of_kind, request_id)
+        super().__init__(
+            endpoint, f"it answered {status}{kind}: {message.rstrip('. ')}", self.remedy_of_kind, request_id
+        )
 
 
 class RefusedError(_StatusError):

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
+from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, Interval, NoulAnswer, ScoreAnswer, Usage
 from decider.errors import ReplyError
 from decider.questions import Choice, Noul, Question
 
@@ -75,7 +75,8 @@ class _Reader:
         answerable = self.share(name, "x_answerable", told["x_answerable"]) if "x_answerable" in told else None
         if isinstance(question, Noul):
             logit = self.number(name, "x_logit", told["x_logit"]) if "x_logit" in told else None
-            return NoulAnswer(self.share(name, "noul", fields.get("noul")), logit, answerable)
+            interval = self.interval(name, told["x_interval"]) if "x_interval" in told else None
+            return NoulAnswer(self.share(name, "noul", fields.get("noul")), logit, answerable, interval)
         options = question.options if isinstance(question, Choice) else [str(n) for n in range(len(question.criteria))]
         shares = self.distribution(name, options, fields.get("probabilities"))
         logits = self.numbers(name, "x_logits", options, told["x_logits"]) if "x_logits" in told else None
@@ -99,6 +100,15 @@ class _Reader:
             raise self.wrong(field, f"{number!r} is not a probability, from 0 to 1", name)
         return number
 
+    def interval(self, name: str, given: object) -> Interval:
+        """Return the two probabilities of [low, high]."""
+        if not isinstance(given, list) or len(given) != 2:
+            raise self.wrong("x_interval", f"{given!r} is not [low, high]", name)
+        low, high = (self.share(name, "x_interval", value) for value in given)
+        if low > high:
+            raise self.wrong("x_interval", f"{low!r} is above {high!r}", name)
+        return Interval(low, high)
+
     def numbers(self, name: str, field: str, options: Sequence[str], given: object) -> dict[str, float]:
         """Return a number for each option, in the order of the options, and for nothing else."""
         if not isinstance(given, dict):
@@ -113,7 +123,7 @@ class _Reader:
         numbers = self.numbers(name, "probabilities", options, given)
         shares = {option: self.share(name, f"probabilities[{option!r}]", value) for option, value in numbers.items()}
         total = sum(shares.values())
-        if abs(total - 1) > SUM_TOLERANCE:
+        if abs(total - 1) > SUM_TOLERANCE + 1e-9:
             raise self.wrong("probabilities", f"they sum to {total:.4f} and must to 1 within {SUM_TOLERANCE}", name)
         return shares
 

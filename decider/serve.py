@@ -40,6 +40,7 @@ from decider.errors import (
 )
 from decider.protocol import BatchModel
 from decider.serve_metrics import Metrics
+from decider.stream import CPU_PASS
 from decider.wire import DEFAULT_MODEL, question_fault, read_request, to_json, write_question, write_response
 
 REQUEST_ID_HEADER: Final = "x-typesafe-request-id"
@@ -69,11 +70,16 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one server takes on: bytes of a body, questions of a request, requests that wait for a pass at once."""
+    """What one server takes on: bytes of a body, questions of a request, requests that wait for a pass at once.
+
+    `pass_cells` and `pass_waste` bound what shares a pass, as in Decider.decide_encoded; the defaults suit a CPU.
+    """
 
     body_bytes: int = 1 << 20
     questions: int = 1000
     waiting: int = 256
+    pass_cells: int = CPU_PASS
+    pass_waste: float = 0.25
 
 
 def create_app(
@@ -92,7 +98,7 @@ def create_app(
             Route("/v1/models", service.models, methods=["GET"]),
             Route("/metrics", service.metrics, methods=["GET"]),
         ],
-        exception_handlers={HTTPException: _http_error},
+        exception_handlers={HTTPException: _http_error, Exception: _fault_of_ours},
         lifespan=service.lifespan,
     )
     return _Outside(app, key, metrics)
@@ -124,7 +130,14 @@ class _Service:
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """Hold the queue in front of the model while the server runs; stopping answers whoever waits."""
-        async with MicroBatcher(self.model, max_waiting=self.limits.waiting, when_full="refuse") as self.batcher:
+        limits = self.limits
+        async with MicroBatcher(
+            self.model,
+            max_waiting=limits.waiting,
+            when_full="refuse",
+            max_waste=limits.pass_waste,
+            max_cells=limits.pass_cells,
+        ) as self.batcher:
             yield
 
     async def answer(self, request: Request) -> Response:
@@ -217,15 +230,13 @@ class _Outside:
                 )
                 await refusal(scope, receive, named)
                 return
+            scope[REQUEST_ID_HEADER] = request_id
             try:
                 await self.app(scope, receive, named)
             except Exception:
-                _log.exception("request %s failed", request_id)
-                if status:
+                if status != 500:
                     raise
-                await error_response(500, f"The server failed; its log names request {request_id}.")(
-                    scope, receive, named
-                )
+                _log.exception("request %s failed", request_id)
 
     def _allowed(self, scope: Scope) -> bool:
         if self.key is None:
@@ -248,6 +259,10 @@ def error_response(status: int, message: str, headers: dict[str, str] | None = N
 def _faults(error: RequestError) -> Response:
     listed = [{"loc": list(fault.loc), "msg": fault.msg, "type": fault.type} for fault in error.faults]
     return json_response(422, {"detail": listed})
+
+
+def _fault_of_ours(request: Request, _: Exception) -> Response:
+    return error_response(500, f"The server failed; its log names request {request.scope[REQUEST_ID_HEADER]}.")
 
 
 def _http_error(_: Request, error: Exception) -> Response:

@@ -98,6 +98,8 @@ def write_answer(answer: Answer) -> dict[str, object]:
         fields = {"type": "noul", "noul": answer.noul}
         if answer.logit is not None:
             fields["x_logit"] = answer.logit
+        if answer.interval is not None:
+            fields["x_interval"] = [answer.interval.low, answer.interval.high]
     else:
         if isinstance(answer, ScoreAnswer):
             fields = {"type": "score", "score": answer.score, "legend": _by_text(answer.legend)}

@@ -133,7 +133,9 @@ def holds_itself() -> list[object]:
     return value
 
 
-@pytest.mark.parametrize("value", [holds_itself(), math.nan, {1: "a"}, {"a": [{None: 1}]}, {"a": {1, 2}}, "\udc80", object()])
+@pytest.mark.parametrize(
+    "value", [holds_itself(), math.nan, {1: "a"}, {"a": [{None: 1}]}, {"a": {1, 2}}, "\udc80", object()]
+)
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"^(it|the text) (has|holds|cannot) "):
         render(value)

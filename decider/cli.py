@@ -1,0 +1,149 @@
+"""The command line: `decider ask`, `decider serve`.
+
+A command is a function that adds its parser to the others and sets `run`, which takes the parsed arguments and returns
+the exit code: 0, or 2 for what cannot be done as asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from decider.errors import DeciderError, MissingPackageError
+from decider.manifest import MODEL_FILE
+from decider.model import Decider
+from decider.protocol import DecisionModel
+from decider.questions import QuestionLike, read_questions
+from decider.wire import write_response
+
+if TYPE_CHECKING:
+    Parsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+
+KEY_VARIABLE = "DECIDER_API_KEY"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; errors that say what to do go to standard error, without a traceback."""
+    parser = argparse.ArgumentParser(prog="decider", description="Typed questions, answered by a decision model.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for add in COMMANDS:
+        add(commands)
+    options = parser.parse_args(arguments)
+    try:
+        run: Callable[[argparse.Namespace], int] = options.run
+        return run(options)
+    except (DeciderError, OSError, json.JSONDecodeError) as error:
+        sys.stderr.write(f"decider: {error}\n")
+        return 2
+
+
+def add_ask(commands: Parsers) -> None:
+    """Add `decider ask`."""
+    parser = commands.add_parser("ask", help="ask questions about a text and print the answers as JSON")
+    parser.add_argument("state", help="the text; - reads it from standard input")
+    parser.add_argument(
+        "--noul", action="append", default=[], metavar="TEXT", help="a yes/no question; may be repeated"
+    )
+    parser.add_argument("--questions", type=Path, metavar="FILE", help="questions by id, as JSON in their wire form")
+    parser.add_argument("--url", help=f"ask this endpoint, not the model here; its key is read from {KEY_VARIABLE}")
+    _add_model(parser)
+    parser.set_defaults(run=ask)
+
+
+def ask(options: argparse.Namespace) -> int:
+    """Ask and print the response that a server would give."""
+    questions: dict[str, QuestionLike] = {text: {"type": "noul", "instructions": text} for text in options.noul}
+    if options.questions is not None:
+        questions |= json.loads(options.questions.read_text(encoding="utf-8"))
+    state = sys.stdin.read() if options.state == "-" else options.state
+    with _opened(options) as model:
+        answers = model.decide(state, read_questions(questions))
+    sys.stdout.write(json.dumps(write_response(answers), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return 0
+
+
+def add_serve(commands: Parsers) -> None:
+    """Add `decider serve`."""
+    parser = commands.add_parser("serve", help="answer POST /v1/systemone over HTTP")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine alone)")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--without-key", action="store_true", help="serve other machines without asking for a key")
+    parser.add_argument("--body-limit", type=int, default=1 << 20, metavar="BYTES", help="longest body (1 MiB)")
+    parser.add_argument("--grace", type=int, default=30, metavar="SECONDS", help="how long stopping may take (30)")
+    _add_model(parser)
+    parser.set_defaults(run=serve)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve until stopped. The key is read from the environment, where other users of the machine cannot see it."""
+    try:
+        from decider.serve import ModelCard, ServerLimits, create_app, run_server
+        from decider.stream import CPU_PASS, CUDA_PASS
+    except ImportError as error:
+        raise MissingPackageError(
+            error.name or "starlette", "it is needed to serve", "Install it: pip install 'minigraph[decider,serve]'"
+        ) from error
+    key = os.environ.get(KEY_VARIABLE) or None
+    if key is None and not options.without_key and not _is_local(options.host):
+        raise DeciderError(
+            f"{options.host} can be reached from other machines and no key is set: set {KEY_VARIABLE}, "
+            "or say --without-key"
+        )
+    decider = Decider.load(options.model, options.provider, options.threads)
+    on_gpu = decider.provider == "cuda"
+    limits = ServerLimits(
+        body_bytes=options.body_limit,
+        pass_cells=CUDA_PASS if on_gpu else CPU_PASS,
+        pass_waste=1.0 if on_gpu else ServerLimits().pass_waste,
+    )
+    card = ModelCard(decider.manifest.name, f"Decision model on {decider.provider}", _released(decider))
+    run_server(create_app(decider, card, key, limits), options.host, options.port, options.grace)
+    return 0
+
+
+COMMANDS: tuple[Callable[[Parsers], None], ...] = (add_ask, add_serve)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", type=Path, metavar="FOLDER", help="model folder (the one that comes with the package)"
+    )
+    parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
+
+
+def _opened(options: argparse.Namespace) -> AbstractContextManager[DecisionModel]:
+    if options.url is None:
+        return nullcontext(Decider.load(options.model, options.provider, options.threads))
+    try:
+        from decider.client import RemoteDecider
+    except ImportError as error:
+        raise MissingPackageError(
+            "httpx", "it is needed to ask an endpoint", "Install it: pip install 'minigraph[decider,client]'"
+        ) from error
+    return RemoteDecider(options.url)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _released(decider: Decider) -> str:
+    """Return the day of the model; for a folder that does not say, that of its file."""
+    changed = (decider.folder / MODEL_FILE).stat().st_mtime
+    return decider.manifest.released or datetime.fromtimestamp(changed, UTC).date().isoformat()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

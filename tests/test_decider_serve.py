@@ -1,0 +1,290 @@
+"""The server over real HTTP: shapes of errors, the key, limits, metrics, crowds, and an end without lost answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from loopback import LoopbackServer
+
+from decider import Answers, Decider, Encoded, QuestionLike
+from decider.protocol import BatchModel
+from decider.serve import ModelCard, ServerLimits, create_app
+from decider.wire import write_response
+
+TINY = Path(__file__).parent / "data" / "tiny_decider"
+CARD = ModelCard("tiny", "A tiny model.", "2026-11-30")
+NOUL = {"type": "noul", "instructions": "Is a seat free?"}
+CHOICE = {"type": "choice", "criteria": {"baking": None, "welding": "with fire"}}
+SCORE = {"type": "score", "instructions": "How full?", "criteria": ["empty", "full"]}
+QUESTIONS: dict[str, QuestionLike] = {"n": NOUL, "c": CHOICE, "s": SCORE}
+
+
+@pytest.fixture(scope="module")
+def decider() -> Decider:
+    return Decider.load(TINY, "cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def url(decider: Decider) -> Iterator[str]:
+    with LoopbackServer(create_app(decider, CARD)) as server:
+        yield server.url
+
+
+def ask(
+    url: str,
+    questions: object = QUESTIONS,
+    state: object = "seats free: 3",
+    authorization: bytes | None = None,
+    **extra: object,
+) -> httpx.Response:
+    headers = {} if authorization is None else {b"Authorization": authorization}
+    body = {"model": "jev-latest", "state": state, "questions": questions, **extra}
+    return httpx.post(url + "/v1/systemone", json=body, headers=headers, timeout=30)
+
+
+def wait_for_requests(url: str, count: int) -> None:
+    """Wait until so many requests are under way, the one that looks included."""
+    until = time.monotonic() + 20
+    while f"decider_requests_under_way {float(count)}" not in httpx.get(url + "/metrics").text:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def error_of(response: httpx.Response) -> str:
+    detail = response.json()["detail"]
+    assert set(detail) == {"error_type", "message"}
+    assert detail["message"]
+    return str(detail["error_type"])
+
+
+def test_the_answers_are_those_of_the_model(url: str, decider: Decider) -> None:
+    response = ask(url)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    assert response.json() == json.loads(json.dumps(write_response(decider.decide("seats free: 3", QUESTIONS))))
+
+
+def test_each_response_names_its_request(url: str) -> None:
+    responses = [ask(url), ask(url), httpx.get(url + "/nowhere"), ask(url, {})]
+    assert len({response.headers["x-typesafe-request-id"] for response in responses}) == 4
+
+
+def test_the_model_is_listed_by_both_names_and_answers_to_them(url: str) -> None:
+    models = httpx.get(url + "/v1/models").json()["models"]
+    assert [model["name"] for model in models] == ["tiny", "jev-latest"]
+    assert {(model["description"], model["release_date"]) for model in models} == {("A tiny model.", "2026-11-30")}
+    assert ask(url, model="tiny").status_code == 200
+    assert ask(url, model="tiny").json()["model"] == "tiny"
+    refused = ask(url, model="another")
+    assert (refused.status_code, error_of(refused)) == (404, "not_found_error")
+
+
+@pytest.mark.parametrize(
+    ("questions", "state", "loc"),
+    [
+        ({"q": {"type": "noul"}}, "a", ["body", "questions", "q", "noul", "instructions"]),
+        (
+            {"q": NOUL, "w": {**NOUL, "instructions": "a " * 500}},
+            "a",
+            ["body", "questions", "w", "noul", "instructions"],
+        ),
+        ({"q": NOUL}, "", ["body", "state"]),
+        ({"q": NOUL}, "a " * 5000, ["body", "state"]),
+        ({"q": NOUL}, {"a": float(10**300)}, None),
+        ({str(number): NOUL for number in range(1001)}, "a", ["body", "questions"]),
+    ],
+)
+def test_what_cannot_be_asked_is_422_with_the_place(
+    url: str, questions: object, state: object, loc: list[str] | None
+) -> None:
+    response = ask(url, questions, state)
+    if loc is None:
+        assert response.status_code == 200
+        return
+    assert response.status_code == 422
+    (fault,) = response.json()["detail"]
+    assert fault["loc"] == loc
+    assert set(fault) == {"loc", "msg", "type"}
+
+
+@pytest.mark.parametrize("depth", [200, 900, 990, 5000])
+def test_deep_nesting_is_no_fault_of_the_server(url: str, depth: int) -> None:
+    state = b"[" * depth + b"1" + b"]" * depth
+    body = b'{"model":"jev-latest","questions":{"q":{"type":"noul","instructions":"a"}},"state":' + state + b"}"
+    assert httpx.post(url + "/v1/systemone", content=body, timeout=30).status_code in (200, 422)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "error_type"),
+    [
+        ("GET", "/nowhere", 404, "not_found_error"),
+        ("GET", "/v1/systemone", 405, "method_not_allowed_error"),
+        ("POST", "/v1/models", 405, "method_not_allowed_error"),
+    ],
+)
+def test_other_errors_have_the_other_shape(url: str, method: str, path: str, status: int, error_type: str) -> None:
+    response = httpx.request(method, url + path)
+    assert (response.status_code, error_of(response)) == (status, error_type)
+
+
+def test_a_state_says_which_part_may_be_cut(url: str, decider: Decider) -> None:
+    long = "seats " * decider.layout.limits.state
+    text = f"facts\n{long}\nmore"
+    cut = ask(url, state=text, x_cuttable=[6, 6 + len(long)])
+    assert cut.status_code == 200
+    assert cut.json()["x_truncated"] > 0
+    assert cut.json()["answers"] != ask(url, state=text).json()["answers"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_body_above_the_limit_is_413(decider: Decider, streamed: bool) -> None:
+    limits = ServerLimits(body_bytes=1000)
+    body = json.dumps({"model": "jev-latest", "state": "a" * 2000, "questions": {"q": NOUL}}).encode()
+
+    def parts() -> Iterator[bytes]:
+        for start in range(0, len(body), 100):
+            yield body[start : start + 100]
+
+    with LoopbackServer(create_app(decider, CARD, limits=limits)) as server:
+        response = httpx.post(server.url + "/v1/systemone", content=parts() if streamed else body)
+        assert (response.status_code, error_of(response)) == (413, "request_too_large_error")
+        assert ask(server.url, {"q": NOUL}, "short").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/nowhere"])
+def test_with_a_key_nothing_is_open(decider: Decider, path: str) -> None:
+    with LoopbackServer(create_app(decider, CARD, key="sécret")) as server:
+        right = "Bearer sécret".encode()
+        for given in (None, b"Bearer wrong", b"Basic " + right[7:], b"Bearer", right + b"x", b"\xff"):
+            headers = {} if given is None else {b"Authorization": given}
+            refused = httpx.get(server.url + path, headers=headers)
+            assert (refused.status_code, error_of(refused)) == (401, "authentication_error")
+            assert refused.headers["www-authenticate"] == "Bearer"
+        assert httpx.get(server.url + path, headers={b"Authorization": right}).status_code in (200, 404)
+        assert ask(server.url, authorization=b"bearer " + right[7:]).status_code == 200
+
+
+def test_without_a_key_any_header_is_accepted(url: str) -> None:
+    assert ask(url, authorization=b"Bearer whatever").status_code == 200
+
+
+def test_metrics_count_what_happened(decider: Decider) -> None:
+    with LoopbackServer(create_app(decider, CARD)) as server:
+        tokens = sum(ask(server.url).json()["usage"]["input_tokens"] for _ in range(2))
+        ask(server.url, {})
+        httpx.get(server.url + "/somewhere")
+        page = httpx.get(server.url + "/metrics")
+    assert page.headers["content-type"].startswith("text/plain; version=")
+    lines = set(page.text.splitlines())
+    assert lines >= {
+        'decider_requests_total{path="/v1/systemone",status="200"} 2.0',
+        'decider_requests_total{path="/v1/systemone",status="422"} 1.0',
+        'decider_requests_total{path="other",status="404"} 1.0',
+        'decider_questions_total{type="score"} 2.0',
+        f"decider_input_tokens_total {float(tokens)}",
+        "decider_truncated_total 0.0",
+        "decider_requests_under_way 1.0",  # the one that reads this page
+        'decider_request_seconds_count{path="/v1/systemone"} 3.0',
+    }
+
+
+class Held(BatchModel):
+    """Answers with the tiny model as soon as it may; counts the passes."""
+
+    def __init__(self, decider: Decider, error: Exception | None = None) -> None:
+        self.decider = decider
+        self.error = error
+        self.entered = threading.Event()
+        self.gate = threading.Event()
+        self.passes: list[int] = []
+
+    def encode(self, state: object, questions: Mapping[str, QuestionLike]) -> Encoded:
+        return self.decider.encode(state, questions)
+
+    def decide_encoded(
+        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
+    ) -> list[Answers]:
+        self.passes.append(len(encoded))
+        self.entered.set()
+        assert self.gate.wait(20)
+        if self.error is not None:
+            raise self.error
+        return self.decider.decide_encoded(encoded, max_waste, max_cells)
+
+
+def test_the_event_loop_is_free_while_the_model_runs_and_callers_share_a_pass(decider: Decider) -> None:
+    model = Held(decider)
+    with LoopbackServer(create_app(model, CARD)) as server, ThreadPoolExecutor(8) as pool:
+        first = pool.submit(ask, server.url)
+        assert model.entered.wait(20)
+        others = [pool.submit(ask, server.url) for _ in range(5)]
+        wait_for_requests(server.url, 7)
+        model.gate.set()
+        answers = [each.result(20) for each in (first, *others)]
+    assert [each.status_code for each in answers] == [200] * 6
+    assert len({each.text for each in answers}) == 1
+    assert model.passes == [1, 5]
+
+
+def test_too_many_waiting_are_told_to_come_again(decider: Decider) -> None:
+    model = Held(decider)
+    with (
+        LoopbackServer(create_app(model, CARD, limits=ServerLimits(waiting=1))) as server,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        first = pool.submit(ask, server.url)
+        assert model.entered.wait(20)
+        second = pool.submit(ask, server.url)
+        wait_for_requests(server.url, 3)
+        refused = ask(server.url)
+        model.gate.set()
+        assert (first.result(20).status_code, second.result(20).status_code) == (200, 200)
+    assert (refused.status_code, error_of(refused), refused.headers["retry-after"]) == (529, "overloaded_error", "1")
+
+
+def test_a_fault_of_the_model_is_500_and_named_in_the_log(decider: Decider, caplog: pytest.LogCaptureFixture) -> None:
+    model = Held(decider, RuntimeError("out of order"))
+    model.gate.set()
+    with LoopbackServer(create_app(model, CARD)) as server:
+        response = ask(server.url)
+        assert (response.status_code, error_of(response)) == (500, "internal_server_error")
+        assert ask(server.url).status_code == 500
+    request_id = response.headers["x-typesafe-request-id"]
+    assert request_id in response.json()["detail"]["message"]
+    assert any(request_id in record.getMessage() for record in caplog.records)
+    assert "out of order" not in response.text
+
+
+def test_stopping_answers_what_is_under_way(decider: Decider) -> None:
+    model = Held(decider)
+    with LoopbackServer(create_app(model, CARD)) as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, server.url)
+        assert model.entered.wait(20)
+        server.stop()
+        assert not server.join(0.3)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(server.url + "/v1/models", timeout=5)
+        model.gate.set()
+        assert answer.result(20).status_code == 200
+        assert server.join()
+
+
+def test_a_caller_who_leaves_harms_nobody(url: str) -> None:
+    async def leave() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"POST /v1/systemone HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n{")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        del reader
+
+    asyncio.run(leave())
+    assert ask(url).status_code == 200
