@@ -29,7 +29,8 @@ class Manifest:
     """The contents of decider.json. `sha256` is that of model.onnx, `tokenizer_sha256` that of tokenizer.json.
 
     `precision`: "int8-weights" are stored in eight bits and computed with in float32, "float16" is stored and computed
-    in sixteen bits, "dynamic-int8" rounds activations too (see decider.precision). `released` is the day of the model, YYYY-MM-DD, or "" in a folder that does not say.
+    in sixteen bits, "dynamic-int8" rounds activations too (see decider.precision). `released` is the day of the model,
+    YYYY-MM-DD, or "" in a folder that does not say.
     """
 
     format: int
