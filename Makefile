@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: desk test check laws parity crash endurance fuzz bench model nightly wheel clean
+.PHONY: desk test check laws parity crash endurance fuzz bench model figures nightly wheel clean
 
 desk: .venv/desk ; $(BIN)/desk demo
 
@@ -27,7 +27,13 @@ nightly: fuzz ; $(BIN)/pytest -m "slow or not slow"
 DECISIONS := runs/decisions
 EXAMPLES := --train $(DECISIONS)/train.jsonl --calibration $(DECISIONS)/calibration.jsonl --test $(DECISIONS)/test.jsonl
 
-model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS) && $(BIN)/python -m decider.train $(EXAMPLES) --out decider/models/desk && $(BIN)/python -m desk.decisions.fit_flags --cases $(DECISIONS)/calibration_cases.jsonl && $(BIN)/python -m desk.decisions.evaluate --limit 500 --figures docs/decider-figures.json $(DECISIONS)/test_cases.jsonl
+model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS) && $(BIN)/python -m decider.train $(EXAMPLES) --out decider/models/desk && $(BIN)/python -m desk.decisions.fit_flags --cases $(DECISIONS)/calibration_cases.jsonl
+
+# The public decision set comes from elsewhere: make figures PUBLIC=path/of/desk_decisions_v1.jsonl.gz
+TEXTS := desk/decisions/pools/general_test.json
+figures: .venv/desk $(DECISIONS)/test_cases.jsonl ; $(BIN)/python benchmarks/decider_figures.py --write $(if $(PUBLIC),--public $(PUBLIC)) --cases $(DECISIONS)/test_cases.jsonl $(if $(wildcard $(TEXTS)),--texts $(TEXTS))
+
+$(DECISIONS)/test_cases.jsonl: .venv/desk ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS)
 
 wheel: .venv/dev ; $(BIN)/python -m build --wheel
 

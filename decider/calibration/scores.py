@@ -18,6 +18,7 @@ from decider.calibration.binomial import wilson_interval
 from decider.calibration.columns import FloatArray, paired
 
 BINS: Final = 15
+ROUNDING: Final = 1e-9  # sums of probabilities may be this far above 1
 
 BinKind = Literal["width", "mass"]
 
@@ -95,8 +96,9 @@ def reliability(
     predictions always share a bin, so the order of the items does not matter.
     """
     probabilities, targets = paired(predicted, outcomes)
-    if probabilities.min() < 0 or probabilities.max() > 1:
+    if probabilities.min() < -ROUNDING or probabilities.max() > 1 + ROUNDING:
         raise ValueError(f"predictions from {probabilities.min():g} to {probabilities.max():g}: give probabilities")
+    probabilities = np.clip(probabilities, 0.0, 1.0)
     places = _places(probabilities, bins, kind)
     groups = (np.flatnonzero(places == index) for index in range(bins))
     return tuple(_bin(probabilities[group], targets[group]) for group in groups if len(group))
