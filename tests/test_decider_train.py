@@ -217,3 +217,20 @@ def test_dropped_words_are_whole_words_of_the_state() -> None:
     assert drop_words(inputs, 0.0, 4, continuation, np.random.default_rng(0))["input_ids"].tolist() == [
         [2, 10, 11, 12, 3, 10, 0]
     ]
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_masking_the_scores_is_one_addition_in_the_exported_graph(tmp_path: Path) -> None:
+    import onnx
+    import torch
+
+    from decider.train.base import tiny_base
+    from decider.train.export import export
+    from decider.train.network import Network, _as_bias
+
+    sees = torch.tensor([[[[True, False]]]])
+    assert torch.softmax(torch.zeros(1, 1, 1, 2) + _as_bias(sees, torch.float32), -1).tolist() == [[[[1.0, 0.0]]]]
+    export(Network(tiny_base(["a b c"])), tmp_path / "model.onnx")
+    kinds = [node.op_type for node in onnx.load(str(tmp_path / "model.onnx")).graph.node]
+    assert "IsNaN" not in kinds  # a boolean mask brings one a layer, and two choices over all scores

@@ -18,6 +18,7 @@ from decider.layout import STATE
 from decider.train.base import Base, Shape
 
 LOGITS: Final = 2  # column 0 for a Noul, column 1 for an option
+UNSEEN: Final = -1e9
 READS_ALONE: Final = 0.5  # the share of layers, from below, in which questions do not see the state
 
 
@@ -43,7 +44,7 @@ class Layer(nn.Module):
         query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.projected(hidden).chunk(3, dim=-1)
         )
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=sees)
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=_as_bias(sees, query.dtype))
         hidden = self.attention_norm(hidden + self.joined(mixed.transpose(1, 2).flatten(2)))
         normed: Tensor = self.output_norm(hidden + self.narrow(functional.gelu(self.widen(hidden))))
         return normed
@@ -124,6 +125,14 @@ class Network(nn.Module):
 def _unit(vectors: Tensor) -> Tensor:
     """Return the vectors at length 1."""
     return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(1e-6)
+
+
+def _as_bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the mask as numbers to add to the scores: 0, or so little that the share becomes exactly 0.
+
+    A boolean mask would be exported as three more passes over every head's scores, in every layer.
+    """
+    return torch.zeros_like(sees, dtype=dtype).masked_fill(~sees, UNSEEN)
 
 
 def who_sees_whom(question_ids: Tensor, option_ids: Tensor, is_option_marker: Tensor) -> Tensor:
