@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from desk.decisions.ask import Asker, canonical, question_bank, truths
-from desk.decisions.compose import Plan, Sample, compose
-from desk.decisions.draw import share
+from desk.decisions.ask import ABOUT_THE_CASE, Asker, canonical, question_bank, truths
+from desk.decisions.compose import Plan, Sample, Writer, compose
+from desk.decisions.draw import draw_situation, share
 from desk.decisions.evaluate import EvaluationFileError, read_items, report
 from desk.decisions.figures import Prediction
-from desk.decisions.generate import GenerationError, check_sample, main, samples
+from desk.decisions.foreign import Stranger, load_foreign
+from desk.decisions.generate import GenerationError, check_sample, desk_line, main, samples
 from desk.decisions.label import INTENTS, Intent, PolicyQuestion, Reading, label, may_send, policy_answer
 from desk.decisions.pools import SLOTS, SPLITS, PoolError, Pools, load_pools, plain
 from desk.decisions.surface import blur
@@ -52,10 +53,26 @@ def filler(split: str) -> dict[str, list[str]]:
     }
 
 
+def outside(split: str) -> dict[str, object]:
+    """Texts from outside the desk: one of each kind."""
+    entry = {
+        "text": {"shop": f"{split} bakery", "opens": 7},
+        "yes": ["Is it a bakery?"],
+        "yes_negated": ["Is it no bakery?"],
+        "no": ["Is it a bank?"],
+        "no_negated": ["Is it no bank?"],
+        "unknown": ["Is it old?"],
+        "choice": {"instructions": "What is it?", "options": {"shop": None, "school": "a place to learn"}},
+        "score": {"instructions": "How early does it open?", "levels": ["late", "early"]},
+    }
+    return {"foreign": [f"{split} rain"], "near": [f"{split} cancel my flight"], "general": [entry]}
+
+
 def write_pools(folder: Path, **changes: dict[str, list[str]]) -> Path:
-    for name, split in (("train_a", "train"), ("calibration", "calibration"), ("test", "test")):
+    for name, split in ((f"{split}_a", split) for split in SPLITS):
         parts = {**filler(split), **changes.get(split, {})}
         (folder / f"{name}.json").write_text(json.dumps({"author": "t", "parts": parts}), encoding="utf-8")
+        (folder / f"general_{split}.json").write_text(json.dumps(outside(split)), encoding="utf-8")
     return folder
 
 
@@ -163,8 +180,8 @@ def test_a_wrong_pool_is_refused_with_its_place(tmp_path: Path, change: dict[str
 
 def test_a_missing_pool_is_named(tmp_path: Path) -> None:
     write_pools(tmp_path)
-    (tmp_path / "test.json").unlink()
-    with pytest.raises(PoolError, match=r"test\.json"):
+    (tmp_path / "test_a.json").unlink()
+    with pytest.raises(PoolError, match=r"test_a\.json"):
         load_pools(tmp_path)
 
 
@@ -255,21 +272,26 @@ def test_a_message_of_another_kind_leaves_rules_and_route_unanswerable() -> None
 def test_a_negated_question_has_the_opposite_answer() -> None:
     asker = Asker(Random(0), "train")
     bank = question_bank()["nouls"]["exception"]
-    negated = bank["train_not"]
+    negated, wordings = bank["train_not"], bank["train"]
     assert isinstance(negated, list)
+    assert isinstance(wordings, list)
     seen = set()
-    for _ in range(200):
+    for _ in range(400):
         question, answer = asker.word("exception", True)
-        seen.add(question["instructions"] in negated)
-        assert answer is (question["instructions"] not in negated)
-    assert seen == {True, False}
+        text = str(question["instructions"])
+        asked = next((each for each in negated if str(each) in text), None)
+        denied = text not in (bank["canonical"], *wordings, *negated)
+        seen.add((asked is not None, denied))
+        assert answer is ((asked is not None) is denied)
+    assert seen == {(True, True), (True, False), (False, True), (False, False)}
     assert {asker.word("exception", None)[1] for _ in range(50)} == {None}
 
 
 def test_both_answers_come_up_about_equally_often(pools: Pools) -> None:
     asker = Asker(Random(0), "train")
     for sample in samples("train", 1200, 0, pools):
-        asker.ask(sample)
+        asker.ask(sample, "request")
+        asker.ask(sample, "case")
     for name in ("outside_rules", "names_person", "guard", "wants_cancel", "P2"):
         yes = asker.counts[name, True] / (asker.counts[name, True] + asker.counts[name, False])
         assert 0.3 < yes < 0.7, name
@@ -298,12 +320,16 @@ def test_the_command_writes_examples_and_cases_line_by_line(tmp_path: Path, caps
     assert "train: " in capsys.readouterr().out
     examples = [json.loads(line) for line in (out / "train.jsonl").read_text(encoding="utf-8").splitlines()]
     cases = [json.loads(line) for line in (out / "train_cases.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert len(examples) == len(cases) == 12
-    for example, line in zip(examples, cases, strict=True):
-        read = Case.from_json(line["case"])
-        assert example["state"] == render(read, facts(read))
+    assert len(cases) == 12
+    texts = {line["case"]["request"] for line in cases}
+    rendered = {render(read, facts(read)) for read in (Case.from_json(line["case"]) for line in cases)}
+    assert texts <= {example["state"] for example in examples}
+    for example in examples:
         assert list(example["questions"]) == list(example["answers"])
-        assert label(facts(read), Reading(**line["reading"])).route == line["route"]
+        if example["state"] not in texts | rendered:
+            assert set(example["answers"].values()) == {None}
+    for line in cases:
+        assert label(facts(Case.from_json(line["case"])), Reading(**line["reading"])).route == line["route"]
     assert [item.label for item in read_items(out / "train_cases.jsonl", "dev")] == [line["route"] for line in cases]
     with pytest.raises(EvaluationFileError):
         list(read_items(out / "train.jsonl", "dev"))
@@ -324,3 +350,69 @@ def test_the_report_counts_right_answers_and_confusions() -> None:
 def test_compose_gives_every_core(pools: Pools) -> None:
     rng = Random(5)
     assert len({compose(rng, pools, "test").plan.core for _ in range(500)}) == 17
+
+
+def test_what_needs_the_records_is_asked_about_the_whole_case(pools: Pools) -> None:
+    asker = Asker(Random(1), "train")
+    asked: dict[str, set[str]] = {"request": set(), "case": set()}
+    for sample in samples("train", 200, 0, pools):
+        for about in ("request", "case"):
+            asked[about] |= set(asker.ask(sample, about)[0])
+    assert not asked["request"] & ABOUT_THE_CASE
+    assert asked["case"] >= ABOUT_THE_CASE
+
+
+def test_levels_follow_from_plan_and_records() -> None:
+    assert truths(sample_of("cancel", "cancel"))["bending"] == 0
+    assert truths(sample_of("cancel", "cancel", "exception"))["bending"] == 1
+    assert truths(sample_of("cancel", "cancel", "override"))["bending"] == 2
+    assert "bending" not in truths(sample_of("cancel", "cancel", "policy_change"))
+    for days, share_, time in ((14, 2, 2), (13, 1, 1), (7, 1, 1), (6, 0, 0)):
+        sample = replace(sample_of("cancel", "cancel"), facts=known(days))
+        answers = truths(sample)
+        assert (answers["refund_share"], answers["time_left"]) == (share_, time)
+    assert truths(replace(sample_of("cancel", "cancel"), facts=known(record=False)))["refund_share"] is None
+
+
+def test_fewer_options_keep_the_right_one() -> None:
+    asker = Asker(Random(0), "train")
+    for _ in range(50):
+        left = asker.fewer(canonical("intent"), "transfer")["criteria"]
+        assert isinstance(left, dict)
+        assert "transfer" in left
+        assert 2 <= len(left) < len(INTENTS)
+
+
+def test_texts_from_outside_answer_nothing(pools: Pools, tmp_path: Path) -> None:
+    folder = write_pools(tmp_path)
+    rng = Random(0)
+    stranger = Stranger(rng, "train", load_foreign("train", folder), Asker(rng, "train"))
+    situation = draw_situation(rng, "train", "other")
+    lines = [stranger.example(Writer(rng, pools.parts["train"], "train", situation)) for _ in range(200)]
+    for line in lines:
+        answers = line["answers"]
+        assert isinstance(answers, dict)
+        assert answers
+        assert set(answers.values()) == {None}
+    texts = " ".join(str(line["state"]).lower() for line in lines)
+    assert all(each in texts for each in ("train rain", "cancel my flight", "bakery", "distractor-"))
+
+
+@pytest.mark.parametrize("part", ["foreign", "near", "general"])
+def test_a_general_file_without_a_part_is_refused(tmp_path: Path, part: str) -> None:
+    folder = write_pools(tmp_path)
+    (folder / "general_test.json").write_text(json.dumps({**outside("test"), part: []}))
+    with pytest.raises(PoolError) as caught:
+        load_foreign("test", folder)
+    assert caught.value.where == f"general_test.json, {part}"
+    (folder / "general_test.json").unlink()
+    with pytest.raises(PoolError, match=r"general_test\.json"):
+        load_foreign("test", folder)
+
+
+def test_a_leftover_says_that_answerability_is_open(tmp_path: Path) -> None:
+    line = desk_line(sample_of("other", "other"), Asker(Random(0), "test"), "request")
+    questions = line["questions"]
+    assert isinstance(questions, dict)
+    assert line["open"] == list(questions)
+    assert "open" not in desk_line(sample_of("cancel", "cancel"), Asker(Random(0), "test"), "request")

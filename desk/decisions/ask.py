@@ -1,18 +1,21 @@
 """Asks questions about a composed case and knows their true answers.
 
 The wordings of the questions stand in ``questions.json``: a canonical one, which the router uses, and others that each
-belong to one split; those under ``*_not`` ask the opposite, so their answer is flipped. An answer of None means that
-the case does not settle the question. A question that could be argued over is not asked at all.
+belong to one split; those under ``*_not``, and those put into a denial, ask the opposite, so their answer is flipped.
+An answer of None means that the case does not settle the question. A question that could be argued over is not asked.
+
+What language alone settles is asked about the request (``about="request"``), the rest about the whole rendered case.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any, Literal
 
 from desk.decisions.compose import Sample
 from desk.decisions.label import (
@@ -26,12 +29,17 @@ from desk.decisions.label import (
     policy_answer,
 )
 from desk.decisions.pools import Split
+from desk.policy import FULL_REFUND_DAYS, HALF_REFUND_DAYS
 
-Answer = bool | str | None
+About = Literal["request", "case"]
+Answer = bool | str | int | None
 PlainQuestion = dict[str, object]
 
 CANONICAL_SHARE: Mapping[Split, float] = {"train": 0.45, "calibration": 0.5, "test": 0.5}
 NEGATED_SHARE = 0.3
+DENIED_SHARE = 0.12
+FEWER_OPTIONS_SHARE = 0.7
+READING_BESIDE_A_CASE = 0.15
 _ABOUT: Mapping[PolicyQuestion, frozenset[Intent]] = {
     "P1": frozenset({"register"}),
     "P2": frozenset({"cancel", "refund_amount"}),
@@ -62,15 +70,22 @@ WEIGHTS: Mapping[str, float] = {
     "asks_person": 1.2,
     "wants_action": 0.8,
     "two_requests": 0.5,
+    "bending": 0.5,
+    "refund_share": 0.6,
+    "time_left": 0.6,
     **dict.fromkeys(POLICY_QUESTIONS, 1.3),
     **dict.fromkeys(_WANTS, 0.4),
 }
-"""How readily each question is picked before its two answers are evened out."""
+"""How readily each question is picked before its answers are evened out."""
+ABOUT_THE_CASE: frozenset[str] = frozenset(
+    {"route", "guard", "other_email", "refund_share", "time_left", *POLICY_QUESTIONS}
+)
+"""The questions that need the records; all others are about the request alone."""
 
 
 @cache
 def question_bank() -> Mapping[str, Mapping[str, Mapping[str, object]]]:
-    """Give the wordings of all questions: ``nouls`` and ``choices``."""
+    """Give the wordings of all questions: ``nouls``, ``choices``, ``scores``, and ``denials`` of yes/no questions."""
     bank: Mapping[str, Mapping[str, Mapping[str, object]]] = json.loads(
         (Path(__file__).parent / "questions.json").read_text(encoding="utf-8")
     )
@@ -86,6 +101,12 @@ def canonical(question: str) -> PlainQuestion:
     bank = question_bank()
     if question in bank["nouls"]:
         return {"type": "noul", "instructions": bank["nouls"][question]["canonical"]}
+    if question in bank["scores"]:
+        instructions, levels = (
+            _texts(bank["scores"][question], "instructions"),
+            _texts(bank["scores"][question], "levels"),
+        )
+        return {"type": "score", "instructions": instructions["canonical"], "criteria": levels["canonical"]}
     choice = bank["choices"][question]
     instructions, criteria = choice["instructions"], choice["criteria"]
     assert isinstance(instructions, dict)
@@ -114,6 +135,19 @@ def truths(sample: Sample) -> dict[str, Answer]:
         known["names_person"] = False
     known.update(_wishes(sample))
     known.update(_rules(sample))
+    known.update(_levels(sample))
+    return known
+
+
+def _levels(sample: Sample) -> dict[str, Answer]:
+    """Answer the questions with a scale; levels count from 0."""
+    found, reading = sample.facts, sample.reading
+    known: dict[str, Answer] = {}
+    if not reading.policy_change and not (reading.exception and reading.override):
+        known["bending"] = 2 if reading.override else int(reading.exception)
+    known["refund_share"] = None if found.refund_percent is None else (0, 50, 100).index(found.refund_percent)
+    if found.days_before is not None:
+        known["time_left"] = (found.days_before >= HALF_REFUND_DAYS) + (found.days_before >= FULL_REFUND_DAYS)
     return known
 
 
@@ -166,15 +200,20 @@ class Asker:
         self.split: Split = split
         self.counts: Counter[tuple[str, Answer]] = Counter()
 
-    def ask(self, sample: Sample) -> tuple[dict[str, PlainQuestion], dict[str, Answer]]:
-        """Give five to seven questions about a case (fewer where it lends itself to fewer) and their answers."""
-        known = truths(sample)
+    def ask(self, sample: Sample, about: About) -> tuple[dict[str, PlainQuestion], dict[str, Answer]]:
+        """Give two to five questions about a case (fewer where it lends itself to fewer) and their answers."""
+        known = {name: answer for name, answer in truths(sample).items() if self._fits(name, about)}
         questions: dict[str, PlainQuestion] = {}
         answers: dict[str, Answer] = {}
-        for name in self._pick(known, self.rng.randrange(5, 8)):
+        for name in self._pick(known, self.rng.randrange(*((3, 6) if about == "request" else (2, 4)))):
             self.counts[name, known[name]] += 1
             questions[name], answers[name] = self.word(name, known[name])
         return questions, answers
+
+    def _fits(self, name: str, about: About) -> bool:
+        if name in ABOUT_THE_CASE:
+            return about == "case"
+        return about == "request" or self.rng.random() < READING_BESIDE_A_CASE
 
     def _pick(self, known: Mapping[str, Answer], count: int) -> list[str]:
         keyed = [(self.rng.random() ** (1 / self._weight(name, answer)), name) for name, answer in known.items()]
@@ -183,10 +222,8 @@ class Asker:
     def _weight(self, name: str, answer: Answer) -> float:
         if answer is None:
             return WEIGHTS[name] * 0.25
-        if isinstance(answer, str):
-            criteria = question_bank()["choices"][name]["criteria"]
-            assert isinstance(criteria, dict)
-            options = len(criteria)
+        if not isinstance(answer, bool):
+            options = len(_options(canonical(name)))
             asked = sum(number for (question, _), number in self.counts.items() if question == name)
             return WEIGHTS[name] * min(3.0, max(0.1, ((asked / options + 5) / (self.counts[name, answer] + 5)) ** 3))
         this, that = self.counts[name, answer], self.counts[name, not answer]
@@ -194,16 +231,46 @@ class Asker:
 
     def word(self, name: str, answer: Answer) -> tuple[PlainQuestion, Answer]:
         """Put one question into words of this split; a negated wording flips a yes/no answer."""
+        if self.split == "train" and name == "intent" and self.rng.random() < FEWER_OPTIONS_SHARE:
+            plain = canonical(name) if self.rng.random() < CANONICAL_SHARE[self.split] else self._choice(name)
+            return self._shuffled(self.fewer(plain, answer)), answer
         if self.rng.random() < CANONICAL_SHARE[self.split]:
             return self._shuffled(canonical(name)), answer
         if name in question_bank()["choices"]:
             return self._choice(name), answer
+        if name in question_bank()["scores"]:
+            return self._score(name), answer
         wordings = question_bank()["nouls"][name]
         negated = self.rng.random() < NEGATED_SHARE
         chosen = wordings[f"{self.split}_not" if negated else self.split]
         assert isinstance(chosen, list)
-        flipped = not answer if negated and isinstance(answer, bool) else answer
-        return {"type": "noul", "instructions": self.rng.choice(chosen)}, flipped
+        return self.denied({"type": "noul", "instructions": self.rng.choice(chosen)}, _flipped(answer, negated))
+
+    def denied(self, question: PlainQuestion, answer: Answer) -> tuple[PlainQuestion, Answer]:
+        """Now and then put a yes/no question into a denial, which flips its answer."""
+        if self.rng.random() >= DENIED_SHARE:
+            return question, answer
+        denial = str(self.rng.choice(_texts(question_bank()["denials"], self.split)))
+        return {**question, "instructions": denial.format(question=question["instructions"])}, _flipped(answer, True)
+
+    def fewer(self, question: PlainQuestion, answer: Answer) -> PlainQuestion:
+        """Leave out some wrong options of a Choice, so that the same options are not always asked together."""
+        criteria = question["criteria"]
+        assert isinstance(criteria, dict)
+        kept = self.rng.sample(list(criteria), self.rng.randrange(2, 6))
+        return {
+            **question,
+            "criteria": {name: text for name, text in criteria.items() if name in kept or name == answer},
+        }
+
+    def _score(self, name: str) -> PlainQuestion:
+        score = question_bank()["scores"][name]
+        instructions, levels = _texts(score, "instructions")[self.split], _texts(score, "levels")[self.split]
+        return {
+            "type": "score",
+            "instructions": self.rng.choice(instructions),
+            "criteria": self.rng.choice(levels),
+        }
 
     def _choice(self, name: str) -> PlainQuestion:
         choice = question_bank()["choices"][name]
@@ -222,3 +289,18 @@ class Asker:
         options = list(criteria.items())
         self.rng.shuffle(options)
         return {**question, "criteria": dict(options)}
+
+
+def _flipped(answer: Answer, negated: bool) -> Answer:
+    return not answer if negated and isinstance(answer, bool) else answer
+
+
+def _options(question: PlainQuestion) -> Sequence[object]:
+    criteria = question["criteria"]
+    assert isinstance(criteria, dict | list)
+    return list(criteria)
+
+
+def _texts(entry: Mapping[str, object], key: str) -> Any:
+    """Give one field of the question bank, which is JSON and has no closer type."""
+    return entry[key]

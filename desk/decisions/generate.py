@@ -2,9 +2,10 @@
 
     python -m desk.decisions.generate --out DIR --train N --calibration N --test N --seed 0
 
-Each ``{split}.jsonl`` line is ``{"state": text, "questions": {...}, "answers": {...}}``; the line of the same number in
-``{split}_cases.jsonl`` holds the case behind it with its reading and route, for measuring routers. The same seed writes
-the same bytes.
+Each ``{split}.jsonl`` line is ``{"state": text, "questions": {...}, "answers": {...}}``. The state is a request or a
+whole rendered case; one line in eight is a text from outside the desk, whose questions have no answer. The cases
+behind the requests, with reading and route, stand in ``{split}_cases.jsonl``, for measuring routers. The same seed
+writes the same bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from desk.decisions.ask import Asker
-from desk.decisions.compose import Sample, compose
+from desk.decisions.ask import About, Asker
+from desk.decisions.compose import Sample, Writer, compose
+from desk.decisions.draw import draw_situation
+from desk.decisions.foreign import Stranger, is_leftover, load_foreign
 from desk.decisions.label import label
 from desk.decisions.pools import POOLS, SPLITS, Pools, Split, load_pools
 from desk.policy import render, same_address
+
+CASE_SHARE = 0.4
+"""So many of the cases are also asked about as a whole, records and all."""
+FOREIGN_SHARE = 0.2
+"""So many texts from outside come on one case."""
+UNRELATED_SHARE = 0.08
+"""So many of the requests are asked something that they do not tell."""
 
 
 class GenerationError(RuntimeError):
@@ -48,20 +58,6 @@ def samples(split: Split, count: int, seed: int, pools: Pools) -> Iterator[Sampl
         yield sample
 
 
-def thinned(questions: dict[str, dict[str, object]], random: Random) -> dict[str, dict[str, object]]:
-    """Leave some questions out, those most often that cost many tokens or that the desk does not ask; not all."""
-    return {name: one for name, one in questions.items() if random.random() < kept_share(name)} or questions
-
-
-def kept_share(name: str) -> float:
-    """Give the share of a question's occurrences that training keeps."""
-    if name.startswith("wants_"):
-        return 0.25
-    if name.startswith("P"):
-        return 0.6
-    return {"intent": 0.95, "route": 0.4, "guard": 0.8, "two_requests": 0.2}.get(name, 1.0)
-
-
 def check_sample(sample: Sample) -> None:
     """Hold the computed facts of a sample against its plan; raises GenerationError where they differ."""
     found, plan, request = sample.facts, sample.plan, sample.case.request
@@ -78,28 +74,41 @@ def check_sample(sample: Sample) -> None:
         raise GenerationError("an address is found where none was put in", request)
 
 
-def write_split(folder: Path, split: Split, count: int, seed: int, pools: Pools) -> Counter[str]:
+def write_split(folder: Path, split: Split, count: int, seed: int, pools: Pools, general: Path = POOLS) -> Counter[str]:
     """Write the two files of a split and give how often each route and each answer occurs."""
     asker = Asker(Random(f"questions-{split}-{seed}"), split)
-    chooser = Random(f"thinned-{split}-{seed}")
+    rng = Random(f"lines-{split}-{seed}")
+    stranger = Stranger(rng, split, load_foreign(split, general), asker)
     seen: Counter[str] = Counter()
     with (
         (folder / f"{split}.jsonl").open("w", encoding="utf-8") as examples,
         (folder / f"{split}_cases.jsonl").open("w", encoding="utf-8") as cases,
     ):
         for sample in samples(split, count, seed, pools):
-            questions, answers = asker.ask(sample)
-            if split == "train":
-                questions = thinned(questions, chooser)
-                answers = {name: answers[name] for name in questions}
-            line = {"state": render(sample.case, sample.facts), "questions": questions, "answers": answers}
-            examples.write(json.dumps(line, ensure_ascii=False) + "\n")
-            verdict = label(sample.facts, sample.reading)
-            seen[f"route {verdict.route}"] += 1
-            for name, answer in answers.items():
-                seen[f"{name} {answer}"] += 1
+            lines = [desk_line(sample, asker, "request", stranger if rng.random() < UNRELATED_SHARE else None)]
+            if rng.random() < CASE_SHARE:
+                lines.append(desk_line(sample, asker, "case"))
+            if rng.random() < FOREIGN_SHARE:
+                situation = draw_situation(rng, split, "other")
+                lines.append(stranger.example(Writer(rng, pools.parts[split], split, situation)))
+            for line in lines:
+                examples.write(json.dumps(line, ensure_ascii=False) + "\n")
+                answers = line["answers"]
+                assert isinstance(answers, dict)
+                seen.update(f"{name} {answer}" for name, answer in answers.items() if not name.startswith("own_"))
+            seen[f"route {label(sample.facts, sample.reading).route}"] += 1
             cases.write(json.dumps(case_line(sample), ensure_ascii=False) + "\n")
     return seen
+
+
+def desk_line(sample: Sample, asker: Asker, about: About, stranger: Stranger | None = None) -> dict[str, object]:
+    """Give one line of a training file about a case or its request; ``stranger`` adds a question it cannot answer."""
+    questions, answers = asker.ask(sample, about)
+    if stranger is not None:
+        questions, answers = {**questions, "unrelated": stranger.unrelated()}, {**answers, "unrelated": None}
+    state = sample.case.request if about == "request" else render(sample.case, sample.facts)
+    argued = [name for name in questions if name != "unrelated"] if is_leftover(sample) else []
+    return {"state": state, "questions": questions, "answers": answers, **({"open": argued} if argued else {})}
 
 
 def case_line(sample: Sample) -> dict[str, object]:
@@ -119,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m desk.decisions.generate", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to; made where it is missing")
-    parser.add_argument("--train", type=int, default=14_000, help="number of training cases")
+    parser.add_argument("--train", type=int, default=40_000, help="number of training cases")
     parser.add_argument("--calibration", type=int, default=1_500, help="number of calibration cases")
     parser.add_argument("--test", type=int, default=1_500, help="number of test cases")
     parser.add_argument("--seed", type=int, default=0)
@@ -128,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pools = load_pools(options.pools)
     options.out.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
-        seen = write_split(options.out, split, getattr(options, split), options.seed, pools)
+        seen = write_split(options.out, split, getattr(options, split), options.seed, pools, options.pools)
         print(f"{split}: " + ", ".join(f"{key} {number}" for key, number in sorted(seen.items())))
 
 

@@ -1,7 +1,8 @@
 """The wordings the generator composes requests from, in pools that share nothing between training and measuring.
 
-A pool is a JSON file ``{"author": ..., "parts": {part: [wording, ...]}}`` beside this module. Files named ``train_*``
-are read together; ``calibration`` (early stopping, temperatures) and ``test`` (figures only) were written by others.
+A pool is a JSON file ``{"author": ..., "parts": {part: [wording, ...]}}`` beside this module, one for each author. The
+files of a split are read together: ``train_*``, ``calibration_*`` (early stopping, temperatures) and ``test_*``
+(figures only), all by different authors.
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ def load_pools(folder: Path = POOLS) -> Pools:
 
 
 def _split_parts(split: Split, folder: Path) -> dict[str, tuple[str, ...]]:
-    files = sorted(folder.glob("train_*.json")) if split == "train" else [folder / f"{split}.json"]
-    if not files or not all(each.exists() for each in files):
-        raise PoolError(str(folder), f"there is no file for {split}; add {split}{'_a' * (split == 'train')}.json")
+    files = sorted(folder.glob(f"{split}_*.json"))
+    if not files:
+        raise PoolError(str(folder), f"there is no file for {split}; add {split}_a.json")
     merged: dict[str, dict[str, None]] = {part: {} for part in SLOTS}
     for file in files:
         for part, wordings in json.loads(file.read_text(encoding="utf-8"))["parts"].items():
