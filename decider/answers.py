@@ -99,7 +99,7 @@ class Calibration:
     temperatures: Mapping[str, float] = field(default_factory=dict)
 
     def temperature(self, answer_type: str) -> float:
-        """Return the temperature of `noul`, `choice` or `score`: a Score without its own takes a Choice's; else 1."""
+        """Return that of `noul`, `choice`, `score` or `answerable`; for a Score a Choice's may stand in; else 1."""
         if answer_type == "score" and "score" not in self.temperatures:
             answer_type = "choice"
         return self.temperatures.get(answer_type, 1.0)

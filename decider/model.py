@@ -6,9 +6,10 @@ similar length run together and no pass is too big; `decide_iter` answers a stre
 The answers are the same whichever way they are asked for.
 
 The folder holds model.onnx (inputs: four int64 arrays of shape (rows, tokens), output: logits of shape
-(rows, tokens, 2); column 0 is read at the marker of a Noul, column 1 at the markers of a Choice's options and of a
-Score's levels), tokenizer.json, decider.json, golden.json and, for the intervals of
-yes/no answers, calibration.json.
+(rows, tokens, 2 or 3); column 0 is read at the marker of a Noul, column 1 at the markers of a Choice's options and of a
+Score's levels; column 2, where there is one, says whether the state answers the question, and is averaged over the
+question's markers), tokenizer.json, decider.json, golden.json and, for the intervals of yes/no answers,
+calibration.json.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ from decider.questions import Noul, Question, QuestionLike, Score, read_question
 from decider.session import OpenSession, Provider, open_session
 from decider.stream import CPU_PASS, CUDA_PASS, answer_stream
 
+ANSWERABLE: Final = 2  # the column that says whether the state answers a question
 SHIPPED_MODEL: Final = Path(__file__).parent / "models" / "desk"
 # How far logits may be from the golden ones, which a CPU computed, perhaps of another make.
 TOLERANCE: Final[Mapping[Provider, float]] = {"cpu": 0.002, "cuda": 0.02}
 
-# What a network gives for a question: both columns at its markers, shape (markers, 2).
+# What a network gives for a question: all columns at its markers, shape (markers, 2 or 3).
 Logits = NDArray[np.float64]
 
 
@@ -239,20 +241,28 @@ def _at_markers(row: Row, logits: NDArray[np.float32]) -> dict[str, Logits]:
 
 
 def _answer(question: Question, logits: Logits, calibration: Calibration, intervals: VennAbers | None) -> Answer:
+    answerable = _answerable(logits, calibration)
     if isinstance(question, Noul):
         logit = float(logits[0, 0])
         interval = None if intervals is None else intervals.interval(logit)
-        return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit, interval=interval)
+        return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit, answerable, interval)
     raw: list[float] = logits[:, 1].tolist()
     if isinstance(question, Score):
         shares = _softmax(logits[:, 1] / calibration.temperature("score"))
         expected = sum(level * share for level, share in enumerate(shares))
         legend = dict(enumerate(question.criteria))
-        return ScoreAnswer(expected, legend, dict(enumerate(shares)), dict(enumerate(raw)))
+        return ScoreAnswer(expected, legend, dict(enumerate(shares)), dict(enumerate(raw)), answerable)
     shares = _softmax(logits[:, 1] / calibration.temperature("choice"))
     probabilities = dict(zip(question.options, shares, strict=True))
     best = max(question.options, key=lambda option: probabilities[option])
-    return ChoiceAnswer(best, probabilities, dict(zip(question.options, raw, strict=True)))
+    return ChoiceAnswer(best, probabilities, dict(zip(question.options, raw, strict=True)), answerable)
+
+
+def _answerable(logits: Logits, calibration: Calibration) -> float | None:
+    """Return P(the state answers the question) from the mean of column 2 over its markers, where there is one."""
+    if logits.shape[1] <= ANSWERABLE:
+        return None
+    return _sigmoid(float(logits[:, ANSWERABLE].mean()) / calibration.temperature("answerable"))
 
 
 def _softmax(scores: NDArray[np.float64]) -> list[float]:

@@ -78,7 +78,13 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_nouls_are_scored_without_the_unanswerable() -> None:
-    scores = evaluate.score([(NoulAnswer(0.8), True), (NoulAnswer(0.6), False), (NoulAnswer(0.9), None)])
+    scores = evaluate.score(
+        [
+            evaluate.Judged(NoulAnswer(0.8), True),
+            evaluate.Judged(NoulAnswer(0.6), False),
+            evaluate.Judged(NoulAnswer(0.9), None),
+        ]
+    )
     assert (scores.type, scores.accuracy.correct, scores.accuracy.count) == ("noul", 1, 2)
     assert scores.brier == pytest.approx((0.04 + 0.36) / 2)
     assert scores.ece_width == pytest.approx((0.2 + 0.6) / 2)
@@ -88,7 +94,7 @@ def test_nouls_are_scored_without_the_unanswerable() -> None:
 
 def test_choices_are_scored_by_their_best_option() -> None:
     answer = ChoiceAnswer("a", {"a": 0.75, "b": 0.25})
-    scores = evaluate.score([(answer, "a"), (answer, "b")])
+    scores = evaluate.score([evaluate.Judged(answer, "a"), evaluate.Judged(answer, "b")])
     assert scores.accuracy.share == 0.5
     assert scores.ece_width == pytest.approx(0.25)
     assert scores.brier == pytest.approx((2 * 0.25**2 + 2 * 0.75**2) / 2)
@@ -97,7 +103,7 @@ def test_choices_are_scored_by_their_best_option() -> None:
 
 def test_scores_are_scored_by_their_likeliest_level() -> None:
     answer = ScoreAnswer(1.25, {0: "a", 1: "b", 2: "c"}, {0: 0.0, 1: 0.75, 2: 0.25}, {0: -9.0, 1: 1.0, 2: 0.0})
-    scores = evaluate.score([(answer, 1), (answer, 2)])
+    scores = evaluate.score([evaluate.Judged(answer, 1), evaluate.Judged(answer, 2)])
     assert (scores.type, scores.accuracy.share) == ("score", 0.5)
     assert scores.ece_width == pytest.approx(0.25)
     assert scores.brier == pytest.approx((2 * 0.25**2 + 2 * 0.75**2) / 2)
@@ -172,7 +178,7 @@ def test_the_recipe_runs_from_files_to_a_model_folder(tmp_path: Path, capsys: py
     described = json.loads((out / "decider.json").read_text())
     assert described["metrics"]["files"]["onnx_difference"] < 1e-4
     assert described["metrics"]["test"]["types"]["noul"]["accuracy"]["count"] == 24
-    assert described["training"]["outcome"]["steps"] > 0
+    assert described["training"]["runs"]["0"]["steps"] > 0
     decider = Decider.load(out, "cpu", threads=1)
     assert decider.check_golden() < 1e-5
     assert "CPU s" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """Trains a model and writes its folder.
 
-    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 27] [--seed 0] [--layers 0,1,...]
+    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 40] [--seed 0] [--runs 3]
 
 The calibration file holds wordings that training never sees: it decides when to stop and sets the temperatures. The
 test file is measured once, at the end. `--quick` trains a tiny random network for a few steps, to try the recipe.
@@ -19,17 +19,14 @@ from pathlib import Path
 import msgspec
 import torch
 
-from decider.layout import Layout, Limits
-from decider.rendering import render
-from decider.train.base import Base, pretrained_base, tiny_base
-from decider.train.batches import label_rows
+from decider.layout import Layout
 from decider.train.evaluate import report
-from decider.train.examples import Example, read_examples
-from decider.train.fit import Outcome, Settings, bfloat16_is_faster, train
-from decider.train.network import Network
+from decider.train.examples import read_examples
+from decider.train.fit import Settings, bfloat16_is_faster
 from decider.train.publish import write_description, write_weights
+from decider.train.runs import Finished, Plan, train_runs
 
-QUICK = Settings(epochs=4, budget=20.0, learning_rate=3e-3, cells=1024, checks=3)
+QUICK = Settings(epochs=60, budget=20.0, learning_rate=3e-3, cells=1024, checks=3)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,16 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     files = {name: read_examples(getattr(options, name)) for name in ("train", "calibration", "test")}
     for name, examples in files.items():
         _say(f"{name}: {len(examples)} states, {sum(len(example.questions) for example in examples)} questions")
-    base = _base(options, files["train"])
-    settings = _settings(options)
+    layers = () if options.quick else tuple(int(layer) for layer in options.layers.split(","))
+    plan = Plan(options.train, options.calibration, layers, _settings(options))
+    finished = train_runs(plan, range(options.seed, options.seed + options.runs), options.threads, _say)
+    base = finished.base
+    _say(f"trained: {finished.outcomes}, kept {finished.kept}")
     layout = Layout(base.tokenizer, base.markers, base.limits)
-    network = Network(base)
-    training, held_out = (label_rows(layout, files[name]) for name in ("train", "calibration"))
-    outcome = train(network, base, training, held_out, settings, _say)
-    _say(f"trained: {outcome}")
-    comparison = write_weights(network, base, layout, files["calibration"], options.out)
+    comparison = write_weights(finished.network, base, layout, files["calibration"], options.out)
     _say(f"files: {comparison}, {_folder_size(options.out):.2f} MB")
-    described = _description(options, base, settings, outcome)
+    described = _description(options, plan, finished)
     evaluation = write_description(
         options.out, base, options.name, files["calibration"], files["test"], described, comparison, _say
     )
@@ -64,43 +60,43 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=f"{name} examples, JSON Lines")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the model folder to write")
     parser.add_argument("--name", default="desk", help="name of the model in its answers")
-    parser.add_argument("--minutes", type=float, default=27.0, help="CPU time for training, per thread")
+    parser.add_argument("--minutes", type=float, default=40.0, help="CPU time for the training of a run")
     parser.add_argument("--epochs", type=int, help="passes over the training file")
     parser.add_argument("--learning-rate", type=float, help="of the encoder; the head's is higher")
     parser.add_argument("--patience", type=int, help="checks without improvement before stopping")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first run; the others count up from it")
+    parser.add_argument("--runs", type=int, default=1, help="seeds to train from; the best run or their mean is kept")
     parser.add_argument("--threads", type=int, default=min(2, torch.get_num_threads()))
     parser.add_argument("--layers", default="0,1,2,3,4,5", help="layers of the encoder to keep, such as 0,2,5")
+    parser.add_argument("--frozen", type=int, help="lowest layers that stay as they were pretrained")
+    parser.add_argument("--dropped", type=float, help="share of the words of a state that are masked while training")
     parser.add_argument("--quick", action="store_true", help="a tiny random network, a few seconds")
     return parser
-
-
-def _base(options: argparse.Namespace, training: Sequence[Example]) -> Base:
-    if options.quick:
-        return tiny_base([render(example.state) for example in training])
-    return pretrained_base([int(layer) for layer in options.layers.split(",")], Limits())
 
 
 def _settings(options: argparse.Namespace) -> Settings:
     standard = QUICK if options.quick else Settings()
     chosen = {name: getattr(options, name) for name in ("epochs", "learning_rate", "patience")}
-    budget = min(options.minutes * 60 * options.threads, standard.budget if options.quick else float("inf"))
+    chosen |= {"frozen_layers": options.frozen, "dropped_words": options.dropped}
+    budget = min(options.minutes * 60, standard.budget if options.quick else float("inf"))
     given = {name: value for name, value in chosen.items() if value is not None}
     return replace(standard, seed=options.seed, budget=budget, bfloat16=bfloat16_is_faster(), **given)
 
 
-def _description(options: argparse.Namespace, base: Base, settings: Settings, outcome: Outcome) -> dict[str, object]:
+def _description(options: argparse.Namespace, plan: Plan, finished: Finished) -> dict[str, object]:
     """What decider.json says about the making of the model."""
     hashes = {
         name: hashlib.sha256(getattr(options, name).read_bytes()).hexdigest()
         for name in ("train", "calibration", "test")
     }
     return {
-        "base": base.name,
-        "layers": base.shape.layers if options.quick else options.layers,
+        "base": finished.base.name,
+        "layers": list(plan.layers) or finished.base.shape.layers,
         "data_sha256": hashes,
-        "settings": msgspec.to_builtins(settings),
-        "outcome": msgspec.to_builtins(outcome),
+        "settings": msgspec.to_builtins(plan.settings),
+        "runs": {seed: msgspec.to_builtins(outcome) for seed, outcome in finished.outcomes.items()},
+        "held_out_losses": finished.losses,
+        "kept": finished.kept,
         "torch": str(torch.__version__),
     }
 

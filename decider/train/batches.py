@@ -19,11 +19,15 @@ BATCHES_SORTED_TOGETHER: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
-    """A row with its targets: (marker, P(yes)) for each Noul, (markers, distribution) for each Choice."""
+    """A row with its targets: (marker, P(yes)) for each Noul, (markers, distribution) for each Choice or Score.
+
+    `answerable` holds (markers, 1 or 0) for each question of which it is known whether the state answers it.
+    """
 
     row: Row
     nouls: list[tuple[int, float]]
     choices: list[tuple[list[int], list[float]]]
+    answerable: list[tuple[list[int], float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,9 @@ class Batch:
     """Inputs of shape (rows, tokens) and targets.
 
     `noul_places` (n, 2) and `option_places` (m, options, 2) hold (row, token); `option_exists` (m, options) is False
-    where a Choice has fewer options than the largest in the batch.
+    where a Choice has fewer options than the largest in the batch. `marker_places` (k, 2) are all markers of the
+    questions of which it is known whether they can be answered, `marker_questions` (k,) the number of each one's
+    question, `answerable` (questions,) 1 or 0.
     """
 
     inputs: dict[str, IntArray]
@@ -40,6 +46,9 @@ class Batch:
     option_places: IntArray
     option_exists: NDArray[np.bool_]
     option_targets: NDArray[np.float32]
+    marker_places: IntArray
+    marker_questions: IntArray
+    answerable: NDArray[np.float32]
 
 
 def label_rows(layout: Layout, examples: Sequence[Example]) -> list[LabelledRow]:
@@ -72,6 +81,8 @@ def build_batch(rows: Sequence[LabelledRow], pad_token: int) -> Batch:
     """Put rows and their targets into arrays."""
     nouls = [(index, place, value) for index, row in enumerate(rows) for place, value in row.nouls]
     choices = [(index, places, spread) for index, row in enumerate(rows) for places, spread in row.choices]
+    known = [(index, places, value) for index, row in enumerate(rows) for places, value in row.answerable]
+    markers = [(index, place) for index, places, _ in known for place in places]
     most = max((len(places) for _, places, _ in choices), default=0)
     option_places = np.zeros((len(choices), most, 2), dtype=np.int64)
     option_exists = np.zeros((len(choices), most), dtype=np.bool_)
@@ -88,6 +99,9 @@ def build_batch(rows: Sequence[LabelledRow], pad_token: int) -> Batch:
         option_places,
         option_exists,
         option_targets,
+        np.array(markers, dtype=np.int64).reshape(-1, 2),
+        np.repeat(np.arange(len(known)), [len(places) for _, places, _ in known]).astype(np.int64),
+        np.array([value for _, _, value in known], dtype=np.float32),
     )
 
 
@@ -114,6 +128,7 @@ def drop_words(
 def _label(row: Row, example: Example) -> LabelledRow:
     nouls: list[tuple[int, float]] = []
     choices: list[tuple[list[int], list[float]]] = []
+    answerable: list[tuple[list[int], float]] = []
     for name, places in row.markers.items():
         question = example.questions[name]
         wanted = target(question, example.answers[name])
@@ -121,4 +136,7 @@ def _label(row: Row, example: Example) -> LabelledRow:
             nouls.append((places[0], wanted[0]))
         else:
             choices.append((places, wanted))
-    return LabelledRow(row, nouls, choices)
+        known = example.answerable(name)
+        if known is not None:
+            answerable.append((places, float(known)))
+    return LabelledRow(row, nouls, choices, answerable)

@@ -10,10 +10,12 @@ confidence should be near 0.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +26,13 @@ from decider.calibration.stored import StoredCalibration, fit_stored
 from decider.model import Decider, raw_logits
 from decider.train.examples import Example, Label, read_examples
 
-Judged = tuple[Answer, Label]
+
+class Judged(NamedTuple):
+    """An answer with what is right, and whether the state answers the question (None: that could be argued)."""
+
+    answer: Answer
+    label: Label
+    answerable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +68,13 @@ def evaluate(
         answers = decider.decide(example.state, example.questions)
         truncated += answers.truncated > 0
         for name, answer in answers.items():
-            by_question.setdefault(name, []).append((answer, example.answers[name]))
+            by_question.setdefault(name, []).append(Judged(answer, example.answers[name]))
         if progress is not None:
             progress(done)
     by_type: dict[str, list[Judged]] = {}
     for judged in by_question.values():
-        for answer, label in judged:
-            by_type.setdefault(_type(answer), []).append((answer, label))
+        for judgement in judged:
+            by_type.setdefault(_type(judgement.answer), []).append(judgement)
     return Evaluation(
         {name: score(judged) for name, judged in sorted(by_type.items())},
         {name: score(judged) for name, judged in by_question.items()},
@@ -76,8 +84,8 @@ def evaluate(
 
 def score(judged: Sequence[Judged]) -> Scores:
     """Score answers of one type against their labels."""
-    known = [(answer, label) for answer, label in judged if label is not None]
-    unknown = [_confidence(answer) for answer, label in judged if label is None]
+    known = [Judged(answer, label) for answer, label, _ in judged if label is not None]
+    unknown = [_confidence(answer) for answer, label, _ in judged if label is None]
     predicted, outcomes, correct, of_outcome = _columns(known)
     return Scores(
         type=_type(judged[0][0]),
@@ -94,14 +102,14 @@ def score(judged: Sequence[Judged]) -> Scores:
 def judge(decider: Decider, examples: Sequence[Example]) -> list[Judged]:
     """Ask everything in the examples and return each answer with its label."""
     return [
-        (answer, example.answers[name])
+        Judged(answer, example.answers[name], example.answerable(name))
         for example in examples
         for name, answer in decider.decide(example.state, example.questions).items()
     ]
 
 
 def fit_calibration(judged: Sequence[Judged], name: str) -> Calibration:
-    """Return one temperature for each answer type that occurs, fitted by NLL to the raw logits.
+    """Return one temperature for each answer type that occurs, and for `answerable`, fitted by NLL to the raw logits.
 
     Questions that the state cannot answer take part, with an even spread as what is right: without them, a model that
     is always right on the others would be made certain of everything. Raises CalibrationError for a temperature that
@@ -109,7 +117,10 @@ def fit_calibration(judged: Sequence[Judged], name: str) -> Calibration:
     """
     nouls: list[tuple[float, float]] = []
     others: dict[str, list[tuple[list[float], int | None]]] = {}
-    for answer, label in judged:
+    answerable: list[tuple[float, float]] = []
+    for answer, label, known in judged:
+        if answer.answerable is not None and known is not None:
+            answerable.append((_logit(answer.answerable), float(known)))
         if isinstance(answer, NoulAnswer):
             nouls.append((raw_logits(answer)[0], 0.5 if label is None else float(bool(label))))
         else:
@@ -118,6 +129,10 @@ def fit_calibration(judged: Sequence[Judged], name: str) -> Calibration:
     temperatures: dict[str, float] = {}
     if nouls:
         temperatures["noul"] = calibration.fit_noul_temperature(*zip(*nouls, strict=True)).accepted("noul")
+    if answerable:
+        fitted = calibration.fit_noul_temperature(*zip(*answerable, strict=True))
+        # One that never errs on the calibration answers stays as trained: nothing shows how sure it may be.
+        temperatures["answerable"] = 1.0 if fitted.at_bound else fitted.temperature
     for answer_type, answered in others.items():
         logits, chosen = zip(*answered, strict=True)
         temperatures[answer_type] = calibration.fit_choice_temperature(logits, chosen).accepted(answer_type)
@@ -128,7 +143,7 @@ def fit_intervals(judged: Sequence[Judged], model_sha256: str) -> StoredCalibrat
     """Return what gives yes/no answers their intervals, from the raw logits of those that the state settles."""
     known = [
         (raw_logits(answer)[0], bool(label))
-        for answer, label in judged
+        for answer, label, _ in judged
         if isinstance(answer, NoulAnswer) and label is not None
     ]
     return fit_stored(model_sha256, [logit for logit, _ in known], [outcome for _, outcome in known])
@@ -165,6 +180,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _logit(p: float) -> float:
+    bounded = min(max(p, 1e-12), 1 - 1e-12)
+    return math.log(bounded / (1 - bounded))
+
+
 def _type(answer: Answer) -> str:
     if isinstance(answer, NoulAnswer):
         return "noul"
@@ -186,7 +206,7 @@ def _columns(known: Sequence[Judged]) -> tuple[list[float], list[float], list[bo
     outcomes: list[float] = []
     correct: list[bool] = []
     of_outcome: list[float] = []
-    for answer, label in known:
+    for answer, label, _ in known:
         if isinstance(answer, NoulAnswer):
             predicted.append(answer.noul)
             outcomes.append(float(bool(label)))
@@ -203,12 +223,12 @@ def _columns(known: Sequence[Judged]) -> tuple[list[float], list[float], list[bo
 
 
 def _brier(known: Sequence[Judged]) -> float:
-    nouls = [(answer.noul, float(bool(label))) for answer, label in known if isinstance(answer, NoulAnswer)]
+    nouls = [(answer.noul, float(bool(label))) for answer, label, _ in known if isinstance(answer, NoulAnswer)]
     if nouls:
         return calibration.noul_brier(*zip(*nouls, strict=True))
     choices = [
         (list(answer.probabilities.values()), _place(answer, label))
-        for answer, label in known
+        for answer, label, _ in known
         if not isinstance(answer, NoulAnswer)
     ]
     return calibration.choice_brier(*zip(*choices, strict=True))

@@ -3,7 +3,8 @@
     {"state": "...", "questions": {"id": {"type": "noul", ...}}, "answers": {"id": ANSWER}}
 
 ANSWER is true or false, the name of an option, the number of a level (from 0), or null: the state does not hold the
-answer, so an even spread is right.
+answer, so an even spread is right. A list `open` names the questions of which it could be argued whether the state
+answers them; that is not learned from them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,19 @@ Label = bool | str | int | None
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A state, its questions, and the right answer to each: yes or no, an option's name, a level, or None."""
+    """A state, its questions, and the right answer to each: yes or no, an option's name, a level, or None.
+
+    `open`: questions of which it could be argued whether the state answers them.
+    """
 
     state: object
     questions: Mapping[str, Question]
     answers: Mapping[str, Label]
+    open: frozenset[str] = frozenset()
+
+    def answerable(self, question_id: str) -> bool | None:
+        """Tell whether the state answers a question; None where that could be argued."""
+        return None if question_id in self.open else self.answers[question_id] is not None
 
 
 def read_examples(path: Path) -> list[Example]:
@@ -53,6 +62,7 @@ def _read_line(path: Path, number: int, line: str) -> Example:
         fields = json.loads(line)
         state, raw_questions, answers = fields["state"], fields["questions"], fields["answers"]
         questions = read_questions(raw_questions)
+        argued = frozenset(fields.get("open", ()))
     except (json.JSONDecodeError, KeyError, TypeError, QuestionError) as error:
         raise TrainingDataError(
             path, number, f"it cannot be read ({error!r})", "Write state, questions and answers."
@@ -67,7 +77,11 @@ def _read_line(path: Path, number: int, line: str) -> Example:
                 f"{answers[name]!r} is no answer to {name!r}",
                 "Write true, false, an option, a level or null.",
             )
-    return Example(state, questions, answers)
+    if not argued <= set(questions):
+        raise TrainingDataError(
+            path, number, f"{sorted(argued - set(questions))} are not asked", "Name questions asked."
+        )
+    return Example(state, questions, answers, argued)
 
 
 def _fits(question: Question, answer: object) -> bool:

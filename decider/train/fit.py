@@ -21,6 +21,7 @@ from decider.train.network import Network
 WEIGHT_DECAY: Final = 0.01
 GRADIENT_NORM: Final = 1.0
 HEAD_FACTOR: Final = 5.0  # the head starts at random and learns faster
+ANSWERABLE_WEIGHT: Final = 0.5  # of learning whether a question can be answered, beside learning the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,11 @@ class Settings:
     warm_up: float = 0.06
     dropped_words: float = 0.06
     cells: int = 1024
-    checks: int = 8
-    patience: int = 5
-    check_rows: int = 120
+    checks: int = 10
+    patience: int = 4
+    check_rows: int = 250
     bfloat16: bool = False
+    frozen_layers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def train(
     """
     random = np.random.default_rng(settings.seed)
     held_out = _sample(held_out, settings.check_rows, random)
+    network.freeze_below(settings.frozen_layers)
     optimiser, rates = _optimiser(network, settings)
     steps = settings.epochs * sum(1 for _ in make_batches(training, settings.cells, np.random.default_rng(0)))
     continuations = _continuations(base)
@@ -146,7 +149,7 @@ def held_out_loss(network: Network, base: Base, rows: Sequence[LabelledRow], set
 
 
 def run_network(network: Network, inputs: dict[str, IntArray]) -> Tensor:
-    """Return the logits (rows, tokens, 2) of one batch."""
+    """Return the logits (rows, tokens, 3) of one batch."""
     logits: Tensor = network(**{name: torch.from_numpy(array) for name, array in inputs.items()})
     return logits
 
@@ -165,7 +168,7 @@ def bfloat16_is_faster() -> bool:
 
 
 def _loss(network: Network, batch: Batch, bfloat16: bool) -> Tensor:
-    """Return the mean over the questions of the cross-entropy with the target distribution."""
+    """Return the mean over the questions of the cross-entropy with the target, of the answer and of column 2."""
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
         logits = run_network(network, batch.inputs)
     logits = logits.float()
@@ -175,7 +178,17 @@ def _loss(network: Network, batch: Batch, bfloat16: bool) -> Tensor:
         scores = logits[batch.option_places[..., 0], batch.option_places[..., 1], 1]
         scores = scores.masked_fill(~torch.from_numpy(batch.option_exists), -1e9)
         total = total - (functional.log_softmax(scores, dim=-1) * torch.from_numpy(batch.option_targets)).sum()
-    return total / (len(batch.noul_targets) + len(batch.option_targets))
+    mean: Tensor = total / (len(batch.noul_targets) + len(batch.option_targets))
+    return mean + ANSWERABLE_WEIGHT * _answerable_loss(logits, batch) if len(batch.answerable) else mean
+
+
+def _answerable_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Return the mean cross-entropy of column 2, averaged over the markers of each question."""
+    questions = torch.from_numpy(batch.marker_questions)
+    at_markers = logits[batch.marker_places[:, 0], batch.marker_places[:, 1], 2]
+    sums = torch.zeros(len(batch.answerable)).index_add(0, questions, at_markers)
+    means = sums / torch.bincount(questions, minlength=len(batch.answerable))
+    return functional.binary_cross_entropy_with_logits(means, torch.from_numpy(batch.answerable))
 
 
 def _step(network: Network, optimiser: torch.optim.AdamW, batch: Batch, bfloat16: bool) -> float:

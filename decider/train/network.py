@@ -1,4 +1,4 @@
-"""The network: a BERT encoder whose attention mask is derived from the layout's integers, and a head for two logits.
+"""The network: a BERT encoder whose attention mask is derived from the layout's integers, and a head for three logits.
 
 The lower layers read the state and each question text by itself, as the encoder was pretrained to; only the upper ones
 let questions look into the state. A logit is the sum of two terms: what the head reads off the marker, and how well
@@ -17,7 +17,7 @@ from torch.nn import functional
 from decider.layout import STATE
 from decider.train.base import Base, Shape
 
-LOGITS: Final = 2  # column 0 for a Noul, column 1 for an option
+LOGITS: Final = 3  # column 0 for a Noul, column 1 for an option, column 2: can it be answered from this state?
 UNSEEN: Final = -1e9
 READS_ALONE: Final = 0.5  # the share of layers, from below, in which questions do not see the state
 
@@ -51,7 +51,7 @@ class Layer(nn.Module):
 
 
 class Network(nn.Module):
-    """Four integer arrays (rows, tokens) in, logits (rows, tokens, 2) out."""
+    """Four integer arrays (rows, tokens) in, logits (rows, tokens, 3) out."""
 
     def __init__(self, base: Base) -> None:
         super().__init__()
@@ -66,10 +66,10 @@ class Network(nn.Module):
         self.focus = nn.Linear(shape.hidden, 1)
         self.match_state = nn.Linear(shape.hidden, shape.hidden)
         self.match_own = nn.Linear(shape.hidden, shape.hidden)
-        self.match_scale = nn.Parameter(torch.tensor([4.0, 10.0]))
+        self.match_scale = nn.Parameter(torch.tensor([4.0, 10.0, 4.0]))
         self.match_bias = nn.Parameter(torch.zeros(LOGITS))
         self._start_as_plain_cosine()
-        # What the two markers learn; the vocabulary itself stays as it was pretrained.
+        # Tells the two markers apart where questions begin to look into the state; the vocabulary stays as it was.
         self.marker_words = nn.Parameter(torch.zeros(2, shape.hidden))
         if base.weights:
             missing, unexpected = self.load_state_dict(base.weights, strict=False)
@@ -78,19 +78,25 @@ class Network(nn.Module):
         self.words.weight.requires_grad_(False)
         self.places.weight.requires_grad_(False)
 
+    def freeze_below(self, layers: int) -> None:
+        """Keep the lowest layers as they were pretrained; training then costs less and forgets less."""
+        if layers:
+            self.norm.requires_grad_(False)
+        for layer in self.layers[:layers]:
+            layer.requires_grad_(False)
+
     def forward(self, input_ids: Tensor, position_ids: Tensor, question_ids: Tensor, option_ids: Tensor) -> Tensor:
         """Return the logits; see decider.layout for the meaning of the inputs."""
         is_noul, is_option = input_ids == self.markers.noul, input_ids == self.markers.option
         hidden = self.words(input_ids) + self.places(position_ids)
-        if self.marker_words.requires_grad:
-            hidden = (
-                hidden + is_noul.unsqueeze(-1) * self.marker_words[0] + is_option.unsqueeze(-1) * self.marker_words[1]
-            )
         hidden = self.norm(hidden)
         sees = who_sees_whom(question_ids, option_ids, is_option)
         sees_own = sees & (question_ids.unsqueeze(2) == question_ids.unsqueeze(1)).unsqueeze(1)
         alone = int(len(self.layers) * READS_ALONE)
         for index, layer in enumerate(self.layers):
+            if index == alone:
+                markers = torch.stack((is_noul, is_option), dim=-1).to(hidden.dtype)
+                hidden = hidden + markers @ self.marker_words
             hidden = layer(hidden, sees_own if index < alone else sees)
         matches = self._matches(hidden, question_ids, option_ids)
         logits: Tensor = self.out(functional.gelu(self.dense(hidden))) + matches * self.match_scale + self.match_bias
@@ -112,14 +118,6 @@ class Network(nn.Module):
         for linear in (self.match_state, self.match_own):
             nn.init.eye_(linear.weight)
             nn.init.zeros_(linear.bias)
-
-    @torch.no_grad()
-    def settle_markers(self) -> None:
-        """Write what the markers learned into the vocabulary, so the exported graph has one table."""
-        for index, token in enumerate((self.markers.noul, self.markers.option)):
-            self.words.weight[token] += self.marker_words[index]
-        self.marker_words.zero_()
-        self.marker_words.requires_grad_(False)
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -100,7 +100,6 @@ def write_weights(
     A pretrained base also brings LICENSE and NOTICE.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    network.settle_markers()
     base.tokenizer.save(str(folder / TOKENIZER_FILE), pretty=False)
     if base.weights:
         (folder / "LICENSE").write_text(apache_licence(), encoding="utf-8")
