@@ -13,10 +13,10 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from decider import Answers, DecisionModel, QuestionLike
+from decider import Answers, DecisionModel, QuestionLike, Request
 from desk import Desk, Report, ScriptedDecider
 from desk.models import LazyDecider
 
@@ -37,8 +37,12 @@ class Timed:
 
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
         """Answer as the model does."""
+        return self.decide_many([(state, questions)])[0]
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
+        """Answer as the model does."""
         start = time.perf_counter()
-        answers = self._model.decide(state, questions)
+        answers = self._model.decide_many(requests)
         self.seconds += time.perf_counter() - start
         return answers
 

@@ -11,7 +11,7 @@ import asyncio
 import email.utils
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ import msgspec
 
 from decider.answers import Answers
 from decider.errors import BusyError, KeyRefusedError, RefusedError, ServerFaultError, StateError, UnreachableError
+from decider.protocol import Request
 from decider.questions import QuestionLike, read_questions
 from decider.rendering import CuttableState, render
 from decider.reply import read_response
@@ -148,6 +149,10 @@ class RemoteDecider:
             if isinstance(outcome, Answers):
                 return outcome
             time.sleep(outcome)
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
+        """Answer many states, one call each; raises what `decide` raises."""
+        return [self.decide(state, questions) for state, questions in requests]
 
     def close(self) -> None:
         """Close the connections."""

@@ -22,6 +22,10 @@ class DecisionModel(Protocol):
         """Answer all questions about one state."""
         ...
 
+    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
+        """Answer many states, each with its own questions, together."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:

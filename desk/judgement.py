@@ -1,23 +1,20 @@
 """Asks the decision model the desk's two questions: what comes next, and may this mail go out without a person?
 
-Each is one pass over the rendered case. The model never sees retrieved pages or the language model's reasons, so text
-in them cannot move its answer.
+Each is one pass: over the text of the request, and, for a mail, over the rendered case as well. The model never sees
+retrieved pages or the language model's reasons, so text in them cannot move its answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from desk.errors import DeskError
-from desk.policy import Case, Route, facts, render
+from desk.policy import Case, Route, facts
 
 if TYPE_CHECKING:
     from decider import Answers, DecisionModel
-
-_NOT_FOR_ROUTE: Final = ("route", "guard")
-_NOT_FOR_MAIL: Final = ("route",)
 
 
 class UnreadError(DeskError):
@@ -67,12 +64,9 @@ def judge_route(model: DecisionModel, case: Case) -> RouteJudgement:
         UnreadError: part of the request was cut off.
         RoutingError, DeciderError: the answers do not fit or could not be given.
     """
-    from desk.routing import QUESTIONS, best_route, route_distribution
+    from desk.routing import best_route, requests, route_distribution, together
 
-    found = facts(case)
-    answers = model.decide(
-        render(case, found), {name: question for name, question in QUESTIONS.items() if name not in _NOT_FOR_ROUTE}
-    )
+    answers = together(model.decide_many(requests(case, {})))
     _check_read(answers)
     distribution = route_distribution(case, answers)
     route = best_route(distribution)
@@ -92,11 +86,9 @@ def judge_mail(model: DecisionModel, case: Case, arguments: Mapping[str, object]
         UnreadError: part of the request was cut off.
         RoutingError, DeciderError: the answers do not fit or could not be given.
     """
-    from desk.routing import QUESTIONS, allow_probability
+    from desk.routing import GUARD, allow_probability, requests, together
 
-    answers = model.decide(
-        render(case, facts(case)), {name: question for name, question in QUESTIONS.items() if name not in _NOT_FOR_MAIL}
-    )
+    answers = together(model.decide_many(requests(case, {"guard": GUARD})))
     _check_read(answers)
     return MailJudgement(allow_probability(case, arguments, answers), source_of(answers))
 

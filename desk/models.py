@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from desk.errors import DecisionModelError
 
 if TYPE_CHECKING:
-    from decider import Answers, DecisionModel, QuestionLike
+    from decider import Answers, DecisionModel, QuestionLike, Request
 
 HOW_TO_TRAIN: Final = """\
 Train one (about a quarter of an hour):
@@ -34,6 +34,10 @@ class LazyDecider:
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
         """Answer all questions about one state."""
         return self.ready().decide(state, questions)
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
+        """Answer many states, each with its own questions, in one pass."""
+        return self.ready().decide_many(requests)
 
 
 def load_shipped(path: Path | None = None) -> DecisionModel:

@@ -1,27 +1,30 @@
 """Chooses the next step: a model reads the request, code applies the policy to what it read.
 
-In one pass the model is asked what the person wants (a Choice) and, one yes/no question each, what would call for a
-person or is missing. Every combination of these answers is a ``Reading``; the policy in code gives it a route, and
+The model reads the request alone, no record can sway it: what the person wants (a Choice) and, one yes/no question
+each, what would call for a person or is missing. Every combination of these answers is a ``Reading``; the policy in
+code gives it a route, and
 
-    p(route) = sum over the readings with that route of the product of the answers' probabilities
+    p(route) = P(answerable) * sum over the readings with that route of the product of the answers' probabilities
 
 The answers are taken as independent. What code knows is certain: days, seats, refunds, whether a record exists, and
-whether an address in the request is not the record's. A flag is rarer in real requests than in training, so its
-probability is corrected for the shipped model (``desk.flags``). ``direct_distribution`` is the rival: one Choice over
-the routes.
+whether an address in the request is not the record's. What the model says it cannot read, 1 - P(answerable) of the
+question what is wanted, goes to a person. A flag is rarer in real requests than in training, so its probability is
+corrected for the shipped model (``desk.flags``). ``direct_distribution`` is the rival: one Choice over the routes,
+asked in the same pass about the whole case.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from decider import Answer, Choice, ChoiceAnswer, Noul, NoulAnswer, Question
+from decider import Answer, Answers, Choice, ChoiceAnswer, Noul, NoulAnswer, Question, Request
 from desk.decisions.ask import canonical
 from desk.decisions.label import INTENTS, PolicyQuestion, Reading, label, policy_answer
 from desk.flags import corrections_for
-from desk.policy import ROUTES, Case, Facts, Route, facts, same_address
+from desk.policy import ROUTES, Case, Facts, Route, facts, render, same_address
 
 FLAGS = ("outside_rules", "names_person", "asks_person")
 
@@ -50,13 +53,22 @@ def choice(question: str) -> Choice:
 
 GUARD: Noul = noul("guard")
 """May the assistant do what is asked and send the pending mail without a person?"""
-QUESTIONS: dict[str, Question] = {
-    "intent": choice("intent"),
-    **{flag: noul(flag) for flag in FLAGS},
-    "route": choice("route"),
-    "guard": GUARD,
-}
-"""All that is asked about a rendered case, in one pass; ``route`` and ``guard`` are second opinions."""
+READING_QUESTIONS: dict[str, Question] = {"intent": choice("intent"), **{flag: noul(flag) for flag in FLAGS}}
+"""What is asked about the text of a request."""
+CASE_QUESTIONS: dict[str, Question] = {"route": choice("route"), "guard": GUARD}
+"""Second opinions, asked about the whole rendered case."""
+
+
+def requests(case: Case, about_case: Mapping[str, Question]) -> list[Request]:
+    """Give what to ask a decision model about a case, in one pass; ``together`` takes its answers."""
+    asked: list[Request] = [(case.request, READING_QUESTIONS)]
+    return [*asked, (render(case, facts(case)), about_case)] if about_case else asked
+
+
+def together(answers: Sequence[Answers]) -> Answers:
+    """Join the answers to the requests about one case; ``truncated`` is the largest of them."""
+    joined = {name: answer for each in answers for name, answer in each.items()}
+    return replace(answers[0], answers=joined, truncated=max(each.truncated for each in answers))
 
 
 def route_distribution(case: Case, answers: Mapping[str, Answer]) -> dict[Route, float]:
@@ -67,8 +79,10 @@ def route_distribution(case: Case, answers: Mapping[str, Answer]) -> dict[Route,
     """
     found = facts(case)
     total: dict[Route, float] = dict.fromkeys(ROUTES, 0.0)
+    answerable = _answerable(answers)
     for reading, probability in readings(found, answers):
-        total[label(found, reading).route] += probability
+        total[label(found, reading).route] += answerable * probability
+    total["escalate"] += 1.0 - answerable
     return total
 
 
@@ -137,6 +151,17 @@ def allow_probability(case: Case, pending_email: Mapping[str, object], answers: 
     if not same_address(pending_email.get("to"), facts(case).record_address):
         return 0.0
     return min(route_distribution(case, answers)["send_email"], _yes(answers, "guard"))
+
+
+def _answerable(answers: Mapping[str, Answer]) -> float:
+    """Give P(the request says what is wanted); 1 for a model that does not tell."""
+    answer = answers.get("intent")
+    answerable = None if answer is None else answer.answerable
+    if answerable is None:
+        return 1.0
+    if not 0.0 <= answerable <= 1.0:
+        raise RoutingError("intent", f"answerable {answerable!r} is no probability")
+    return answerable
 
 
 def _yes(answers: Mapping[str, Answer], question: str) -> float:

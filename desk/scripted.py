@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from decider import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, QuestionLike
+from decider import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, QuestionLike, Request
 from desk.decisions.label import INTENTS
 from desk.routing import FLAGS
 
@@ -30,12 +30,17 @@ class ScriptedDecider:
 
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
         """Give the prepared answers to the questions asked."""
-        judges_mail = "guard" in questions
+        return self.decide_many([(state, questions)])[0]
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
+        """Give the prepared answers to the questions asked, in one pass."""
+        judges_mail = any("guard" in questions for _, questions in requests)
         self.passes["mail" if judges_mail else "route"] += 1
         likeliest = max(self.intent, key=lambda name: self.intent[name])
         intent = {name: float(name == likeliest) for name in self.intent} if judges_mail else self.intent
         known: dict[str, Answer] = {name: NoulAnswer(p) for name, p in self.flags.items()}
         known |= {"intent": ChoiceAnswer(likeliest, intent), "guard": NoulAnswer(self.allow)}
-        return Answers(
-            {name: known[name] for name in questions}, model=SCRIPTED_NAME, provider="none", calibration=Calibration()
-        )
+        return [
+            Answers({name: known[name] for name in asked}, SCRIPTED_NAME, "none", calibration=Calibration())
+            for _, asked in requests
+        ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from decider import Answers, ChoiceAnswer, NoulAnswer, QuestionLike
+from decider import Answers, ChoiceAnswer, NoulAnswer, QuestionLike, Request
 from desk.database import create_database
 from desk.errors import (
     BadInputError,
@@ -281,13 +281,20 @@ class BrokenDecider:
         self.good = ScriptedDecider(CANCEL)
 
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
-        if "guard" not in questions:
-            return self.good.decide(state, questions)
+        return self.decide_many([(state, questions)])[0]
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
+        answers = self.good.decide_many(requests)
+        if not any("guard" in questions for _, questions in requests):
+            return answers
         if isinstance(self.answer, Exception):
             raise self.answer
-        given = dict(self.good.decide(state, questions))
+        return [self.spoilt(given) for given in answers]
+
+    def spoilt(self, answers: Answers) -> Answers:
+        given = dict(answers)
         if self.answer == "missing":
-            del given["guard"]
+            given.pop("guard", None)
         elif self.answer == "wrong options":
             given["intent"] = ChoiceAnswer("yes", {"yes": 1.0})
         elif self.answer == "wrong kind":

@@ -19,13 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from decider import Answers, Decider, Noul, NoulAnswer, QuestionLike
+from decider import Answers, Decider, Noul, NoulAnswer, Request
 from desk.decisions.figures import Figures, Prediction, figure_of
 from desk.decisions.label import POLICY_QUESTIONS, PolicyQuestion
-from desk.policy import ROUTES, Case, facts, render, same_address
-from desk.routing import QUESTIONS, allow_probability, direct_distribution, policy_probability, route_distribution
+from desk.policy import ROUTES, Case, facts, same_address
+from desk.routing import (
+    CASE_QUESTIONS,
+    allow_probability,
+    direct_distribution,
+    policy_probability,
+    requests,
+    route_distribution,
+    together,
+)
 
-ROWS_A_CALL = 32
+ITEMS_A_CALL = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +82,14 @@ def _public_item(data: Mapping[str, object]) -> Item:
 
 def ask(decider: Decider, items: Sequence[Item]) -> list[Answers]:
     """Ask everything about every item, some items a call."""
-    requests: list[tuple[object, Mapping[str, QuestionLike]]] = []
-    for item in items:
-        questions: dict[str, QuestionLike] = dict(QUESTIONS)
-        if item.question is not None:
-            questions["asked"] = Noul(item.question)
-        requests.append((render(item.case, facts(item.case)), questions))
     answers: list[Answers] = []
-    for start in range(0, len(requests), ROWS_A_CALL):
-        answers += decider.decide_many(requests[start : start + ROWS_A_CALL])
+    for start in range(0, len(items), ITEMS_A_CALL):
+        asked: list[Request] = []
+        for item in items[start : start + ITEMS_A_CALL]:
+            own = {} if item.question is None else {"asked": Noul(item.question)}
+            asked += requests(item.case, {**CASE_QUESTIONS, **own})
+        given = decider.decide_many(asked)
+        answers += [together(given[place : place + 2]) for place in range(0, len(given), 2)]
     return answers
 
 
