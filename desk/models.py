@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from decider import Answers, DecisionModel, QuestionLike, Request
 
 HOW_TO_TRAIN: Final = """\
-Train one (about a quarter of an hour):
+Train one (about two hours on two cores; make model does it in one command):
   python -m desk.decisions.generate --out decisions
   python -m decider.train --train decisions/train.jsonl --calibration decisions/calibration.jsonl \\
-      --test decisions/test.jsonl --out decider/models/desk"""
+      --test decisions/test.jsonl --out decider/models/desk --runs 3"""
 
 
 class LazyDecider:

@@ -1,6 +1,6 @@
 """Trains a model and writes its folder.
 
-    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 40] [--seed 0] [--runs 3]
+    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 42] [--seed 0] [--runs 3]
 
 The calibration file holds wordings that training never sees: it decides when to stop and sets the temperatures. The
 test file is measured once, at the end. `--quick` trains a tiny random network for a few steps, to try the recipe.
@@ -26,7 +26,7 @@ from decider.train.fit import Settings, bfloat16_is_faster
 from decider.train.publish import write_description, write_weights
 from decider.train.runs import Finished, Plan, train_runs
 
-QUICK = Settings(epochs=60, budget=20.0, learning_rate=3e-3, cells=1024, checks=3)
+QUICK = Settings(epochs=60, budget=20.0, learning_rate=3e-3, checks=3, frozen_layers=0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=f"{name} examples, JSON Lines")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the model folder to write")
     parser.add_argument("--name", default="desk", help="name of the model in its answers")
-    parser.add_argument("--minutes", type=float, default=40.0, help="CPU time for the training of a run")
+    parser.add_argument("--minutes", type=float, default=42.0, help="CPU time for the training of a run")
     parser.add_argument("--epochs", type=int, help="passes over the training file")
     parser.add_argument("--learning-rate", type=float, help="of the encoder; the head's is higher")
     parser.add_argument("--patience", type=int, help="checks without improvement before stopping")

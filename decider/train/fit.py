@@ -33,9 +33,9 @@ class Settings:
     """
 
     seed: int = 0
-    epochs: int = 2
-    budget: float = 1440.0
-    learning_rate: float = 1e-4
+    epochs: int = 1
+    budget: float = 2520.0
+    learning_rate: float = 1.5e-4
     warm_up: float = 0.06
     dropped_words: float = 0.06
     cells: int = 1024
@@ -43,7 +43,7 @@ class Settings:
     patience: int = 4
     check_rows: int = 250
     bfloat16: bool = False
-    frozen_layers: int = 0
+    frozen_layers: int = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m desk.decisions.generate", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to; made where it is missing")
-    parser.add_argument("--train", type=int, default=40_000, help="number of training cases")
+    parser.add_argument("--train", type=int, default=30_000, help="number of training cases")
     parser.add_argument("--calibration", type=int, default=1_500, help="number of calibration cases")
     parser.add_argument("--test", type=int, default=1_500, help="number of test cases")
     parser.add_argument("--seed", type=int, default=0)
