@@ -1,4 +1,4 @@
-"""The command line: `decider ask`, `decider serve`.
+"""The command line: `decider ask`, `decider serve`, `decider report`.
 
 A command is a function that adds its parser to the others and sets `run`, which takes the parsed arguments and returns
 the exit code: 0, or 2 for what cannot be done as asked.
@@ -22,6 +22,7 @@ from decider.manifest import MODEL_FILE
 from decider.model import Decider
 from decider.protocol import DecisionModel
 from decider.questions import QuestionLike, read_questions
+from decider.report.command import add_report
 from decider.wire import write_response
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS: tuple[Callable[[Parsers], None], ...] = (add_ask, add_serve)
+COMMANDS: tuple[Callable[[Parsers], None], ...] = (add_ask, add_serve, add_report)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
