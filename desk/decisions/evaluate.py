@@ -33,8 +33,6 @@ from desk.routing import (
     together,
 )
 
-ITEMS_A_CALL = 16
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -81,16 +79,13 @@ def _public_item(data: Mapping[str, object]) -> Item:
 
 
 def ask(decider: Decider, items: Sequence[Item]) -> list[Answers]:
-    """Ask everything about every item, some items a call."""
-    answers: list[Answers] = []
-    for start in range(0, len(items), ITEMS_A_CALL):
-        asked: list[Request] = []
-        for item in items[start : start + ITEMS_A_CALL]:
-            own = {} if item.question is None else {"asked": Noul(item.question)}
-            asked += requests(item.case, {**CASE_QUESTIONS, **own})
-        given = decider.decide_many(asked)
-        answers += [together(given[place : place + 2]) for place in range(0, len(given), 2)]
-    return answers
+    """Ask everything about every item, in passes of bounded size."""
+    asked: list[Request] = []
+    for item in items:
+        own = {} if item.question is None else {"asked": Noul(item.question)}
+        asked += requests(item.case, {**CASE_QUESTIONS, **own})
+    given = list(decider.decide_iter(asked))
+    return [together(given[place : place + 2]) for place in range(0, len(given), 2)]
 
 
 def route_predictions(items: Sequence[Item], answers: Sequence[Answers]) -> dict[str, list[Prediction]]:

@@ -12,30 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from decider import Decider, NoulAnswer
+from decider.calibration import fit_platt
 from desk.decisions.evaluate import Item, ask
 from desk.flags import CORRECTIONS, Correction, Corrections, logit
 from desk.policy import Case
 from desk.routing import FLAGS
 
 RIDGE = 1.0
-STEPS = 50
-
-
-def fit(logits: NDArray[np.float64], truth: NDArray[np.float64]) -> Correction:
-    """Give the bias and slope of a logistic regression of ``truth`` (0 or 1) on ``logits``, by Newton's method."""
-    inputs = np.column_stack([np.ones(len(logits)), logits])
-    penalty = np.diag([0.0, RIDGE])
-    weights = np.array([0.0, 1.0])
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-inputs @ weights))
-        gradient = inputs.T @ (p - truth) + penalty @ (weights - [0.0, 1.0])
-        curvature = (inputs * (p * (1 - p))[:, None]).T @ inputs + penalty + 1e-9 * np.eye(2)
-        weights = weights - np.linalg.solve(curvature, gradient)
-    return Correction(round(float(weights[0]), 4), round(float(weights[1]), 4))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -60,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue  # the flag matters for transfers alone
             logits.append(logit(answer.noul))
             truth.append(float(_holds(flag, reading)))
-        flags[flag] = fit(np.array(logits), np.array(truth))
+        fitted = fit_platt(logits, truth, RIDGE)
+        flags[flag] = Correction(round(fitted.bias, 4), round(fitted.slope, 4))
         print(f"{flag}: {len(truth)} cases, {sum(truth):.0f} yes, {flags[flag]}")
     found = Corrections(decider.manifest.sha256, len(lines), flags)
     options.out.write_text(msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n", encoding="utf-8")
