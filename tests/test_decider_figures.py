@@ -12,8 +12,9 @@ import pytest
 from decider_figures import GuardReport
 
 from decider.manifest import read_manifest
+from desk.decisions.figures import Figure, Figures, read_figures, table
 from desk.decisions.guard import GuardCase, measure_guards
-from desk.decisions.outside import MUST_ABSTAIN, outside_table
+from desk.decisions.outside import MUST_ABSTAIN, OutsideFigure, outside_table
 
 ROOT = Path(__file__).parent.parent
 needs_figures = pytest.mark.skipif(not decider_figures.GUARD_FIGURES.exists(), reason="no figures were written")
@@ -54,3 +55,25 @@ def test_lists_of_texts_are_read_by_their_keys(tmp_path: Path) -> None:
     path = tmp_path / "texts.json"
     path.write_text(json.dumps({"author": "t", "foreign": ["a"], "near": ["b", "c"], "general": [{"text": "d"}]}))
     assert decider_figures.read_texts(path) == {"foreign": ["a"], "near": ["b", "c"]}
+
+
+def test_figures_and_tables_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("ROUTER_FIGURES", "ROUTER_PAGE", "GUARD_FIGURES", "GUARD_PAGE")
+    router_figures, router_page, guard_figures, guard_page = (tmp_path / name for name in names)
+    for name in names:
+        monkeypatch.setattr(decider_figures, name, tmp_path / name)
+    router_page.write_text("a\n<!-- routers: begin -->\nold\n<!-- routers: end -->\nb\n")
+    guard_page.write_text(
+        "<!-- guard: begin -->\n<!-- guard: end -->\nc\n<!-- outside: begin -->\n<!-- outside: end -->\n"
+    )
+    found = measure_guards([GuardCase(True, {"one": 1.0}), GuardCase(False, {"one": 0.0})], 0.375, 0.96875)
+    guard = GuardReport("abc", 0.375, 0.96875, {"dev": found}, {"dev": 0}, {"odd": OutsideFigure(1, 3, 0)})
+    figures = Figures("abc", {"dev": {"route": Figure(1, 2, 0.5, 0.1, 0.9, 0.75, 0.25)}})
+    for _ in range(2):  # over what is there as well
+        decider_figures.write(figures, guard)
+        assert read_figures(router_figures) == figures
+        assert msgspec.json.decode(guard_figures.read_bytes(), type=GuardReport) == guard
+        assert router_page.read_text() == (f"a\n<!-- routers: begin -->\n{table(figures)}\n<!-- routers: end -->\nb\n")
+        shown = guard_page.read_text()
+        assert pages.table_of(shown, "guard") == f"{decider_figures.guard_page(guard)}\n"
+        assert "| odd | 1 | 3 | 0 | 0.000 (0.000 to 0.561) |" in pages.table_of(shown, "outside")
