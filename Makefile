@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: desk test check laws parity crash endurance fuzz bench model figures nightly wheel clean
+.PHONY: desk test check laws parity crash endurance fuzz bench conformance model figures nightly wheel clean
 
 desk: .venv/desk ; $(BIN)/desk demo
 
@@ -19,6 +19,8 @@ crash: .venv/dev ; $(BIN)/python benchmarks/crash.py --graphs 200 --desk --jobs 
 endurance: .venv/dev ; $(BIN)/python benchmarks/endurance.py --postgres own
 
 bench: .venv/dev ; $(BIN)/python benchmarks/speed.py && $(BIN)/python benchmarks/desk_request.py --shipped && $(BIN)/python benchmarks/decider_cpu.py
+
+conformance: .venv/dev ; $(BIN)/python benchmarks/conformance.py
 
 fuzz: .venv/dev ; $(BIN)/python benchmarks/fuzz_codec.py --inputs 1000000 --jobs 2
 
