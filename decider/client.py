@@ -11,7 +11,8 @@ import asyncio
 import email.utils
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,7 +21,15 @@ import httpx
 import msgspec
 
 from decider.answers import Answers
-from decider.errors import BusyError, KeyRefusedError, RefusedError, ServerFaultError, StateError, UnreachableError
+from decider.errors import (
+    BusyError,
+    DeciderError,
+    KeyRefusedError,
+    RefusedError,
+    ServerFaultError,
+    StateError,
+    UnreachableError,
+)
 from decider.protocol import Request
 from decider.questions import QuestionLike, read_questions
 from decider.rendering import CuttableState, render
@@ -140,7 +149,20 @@ class RemoteDecider:
         Raises QuestionError or StateError for what cannot be asked, before anything is sent, and EndpointError for
         what went wrong there: UnreachableError, RefusedError, BusyError, ServerFaultError, ReplyError.
         """
-        call = _Call(self._settings, state, questions)
+        return self._play(_Call(self._settings, state, questions))
+
+    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
+        """Answer many states, each with its own questions, one after the other.
+
+        Nothing is sent before all of them were checked; the first error ends it, and its note says which request.
+        """
+        answers = []
+        for place, call in enumerate(_calls(self._settings, requests)):
+            with _noted(place):
+                answers.append(self._play(call))
+        return answers
+
+    def _play(self, call: _Call) -> Answers:
         while True:
             try:
                 outcome = call.answered(self._http.post(self._settings.endpoint, content=call.body))
@@ -149,10 +171,6 @@ class RemoteDecider:
             if isinstance(outcome, Answers):
                 return outcome
             time.sleep(outcome)
-
-    def decide_many(self, requests: Sequence[Request]) -> list[Answers]:
-        """Answer many states, one call each; raises what `decide` raises."""
-        return [self.decide(state, questions) for state, questions in requests]
 
     def close(self) -> None:
         """Close the connections."""
@@ -186,7 +204,30 @@ class AsyncRemoteDecider:
 
     async def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
         """Answer all questions about one state; raises what RemoteDecider.decide raises."""
-        call = _Call(self._settings, state, questions)
+        return await self._play(_Call(self._settings, state, questions))
+
+    async def decide_many(self, requests: Sequence[Request], at_once: int = 8) -> list[Answers]:
+        """Answer many states, each with its own questions, with so many requests under way at once.
+
+        Nothing is sent before all of them were checked; the first error ends it, and its note says which request.
+        """
+        room = asyncio.Semaphore(at_once)
+
+        async def play(place: int, call: _Call) -> Answers:
+            async with room:
+                with _noted(place):
+                    return await self._play(call)
+
+        calls = enumerate(_calls(self._settings, requests))
+        tasks = [asyncio.ensure_future(play(place, call)) for place, call in calls]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _play(self, call: _Call) -> Answers:
         while True:
             try:
                 outcome = call.answered(await self._http.post(self._settings.endpoint, content=call.body))
@@ -207,6 +248,24 @@ class AsyncRemoteDecider:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _calls(settings: _Settings, requests: Sequence[Request]) -> list[_Call]:
+    calls = []
+    for place, (state, questions) in enumerate(requests):
+        with _noted(place):
+            calls.append(_Call(settings, state, questions))
+    return calls
+
+
+@contextmanager
+def _noted(place: int) -> Iterator[None]:
+    """Say in a note of an error which request of several it is about."""
+    try:
+        yield
+    except DeciderError as error:
+        error.add_note(f"This was request {place} of the call, counted from 0.")
+        raise
 
 
 def _check_state(state: object) -> None:

@@ -7,7 +7,7 @@ import email.utils
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +35,7 @@ from decider import (
     UnreachableError,
 )
 from decider.client import AsyncRemoteDecider, RemoteDecider
+from decider.protocol import Request
 from decider.serve import ModelCard, create_app
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
@@ -275,6 +276,46 @@ def test_what_cannot_be_asked_is_not_sent(
     with pytest.raises(error):
         ask(script, state, questions)
     assert script.requests == []
+
+
+def many_sync(handler: Handler, requests: Sequence[Request]) -> list[Answers]:
+    with RemoteDecider(URL, transport=httpx.MockTransport(handler), retries=0) as client:
+        return client.decide_many(requests)
+
+
+def many_async(handler: Handler, requests: Sequence[Request]) -> list[Answers]:
+    async def ask() -> list[Answers]:
+        async with AsyncRemoteDecider(URL, transport=httpx.MockTransport(handler), retries=0) as client:
+            return await client.decide_many(requests, at_once=2)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("many", [many_sync, many_async])
+def test_many_states_keep_their_order_and_an_error_says_which_it_was(
+    many: Callable[[Handler, Sequence[Request]], list[Answers]],
+) -> None:
+    sent: list[str] = []
+
+    def share(request: httpx.Request) -> httpx.Response:
+        state = json.loads(request.content)["state"]
+        sent.append(state)
+        if state == "wrong":
+            return httpx.Response(400, text="no")
+        answer = {"type": "noul", "noul": int(state) / 10}
+        return httpx.Response(200, json={**GOOD, "answers": {"q": answer}})
+
+    answers = many(share, [(str(number), ASKED) for number in range(10)])
+    assert [each.nouls["q"].noul for each in answers] == [number / 10 for number in range(10)]
+    assert many(share, []) == []
+    with pytest.raises(RefusedError) as refused:
+        many(share, [("1", ASKED), ("wrong", ASKED)])
+    assert refused.value.__notes__ == ["This was request 1 of the call, counted from 0."]
+    sent.clear()
+    with pytest.raises(QuestionError) as caught:
+        many(share, [("1", ASKED), ("2", ASKED), ("3", {"q": {"type": "noul"}})])
+    assert caught.value.__notes__ == ["This was request 2 of the call, counted from 0."]
+    assert sent == []
 
 
 @pytest.mark.parametrize(
