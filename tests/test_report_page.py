@@ -89,7 +89,7 @@ def test_a_long_curve_is_drawn_with_few_points_and_to_its_end() -> None:
 
 
 def page(name: str = "a", shifts: list[Shift] | None = None) -> str:
-    answered = [Answered(name, NoulAnswer(p), p > 0.4, cut=False) for p in (0.1, 0.5, 0.9)]
+    answered = [Answered(name, NoulAnswer(p), p > 0.4) for p in (0.1, 0.5, 0.9)]
     answered.append(Answered(name, NoulAnswer(0.7), None, cut=True))
     return report_page(read_manifest(TINY), "cases.jsonl", families(answered), shifts or [], 1, 4)
 

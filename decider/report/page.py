@@ -94,31 +94,39 @@ def _overview(body: Element, families: Sequence[Family]) -> None:
     )
     rows = []
     for family in families:
-        share = family.accuracy
-        figures = [family.nll, family.brier, family.ece_width, family.ece_mass, family.curve.area]
+        share = family.scores.accuracy
+        figures = [
+            family.scores.nll,
+            family.scores.brier,
+            family.scores.ece_width,
+            family.scores.ece_mass,
+            family.curve.area,
+        ]
         interval = f"{share.low:.3f} to {share.high:.3f}"
-        rows.append([family.name, family.kind, str(share.count), f"{share.share:.3f}", interval, *map(_short, figures)])
+        rows.append(
+            [family.name, family.scores.type, str(share.count), f"{share.share:.3f}", interval, *map(_short, figures)]
+        )
     _table(body, titles, rows)
 
 
 def _family(body: Element, family: Family, *, opened: bool) -> None:
     section = SubElement(body, "details", {"open": "open"} if opened else {})
-    share = family.accuracy
-    _text(section, "summary", f"{family.name} ({family.kind}): {share.correct} of {share.count} right")
+    share = family.scores.accuracy
+    _text(section, "summary", f"{family.name} ({family.scores.type}): {share.correct} of {share.count} right")
     charts = SubElement(section, "div", {"class": "charts"})
     predicted, outcome = "P(yes)", "share of yes"
-    if family.kind != "noul":
+    if family.scores.type != "noul":
         predicted, outcome = "probability of the best", "share right"
     charts.append(reliability_chart(family.bins, predicted, outcome))
     charts.append(risk_chart(family.curve))
     if family.interval_width is not None:
         _text(section, "p", f"Mean width of the interval of P(yes): {family.interval_width:.3f}.")
-    if family.unanswerable_confidence is not None:
+    if family.scores.unanswerable_confidence is not None:
         _text(
             section,
             "p",
-            f"Asked {family.unanswerable} times about states that do not hold the answer: mean confidence "
-            f"{family.unanswerable_confidence:.3f} (0 is an even spread).",
+            f"Asked {family.scores.unanswerable} times about states that do not hold the answer: mean confidence "
+            f"{family.scores.unanswerable_confidence:.3f} (0 is an even spread).",
         )
     _certificates(section, family.certificates)
     _confusion(section, family)

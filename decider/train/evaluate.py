@@ -74,7 +74,7 @@ def evaluate(
     by_type: dict[str, list[Judged]] = {}
     for judged in by_question.values():
         for judgement in judged:
-            by_type.setdefault(_type(judgement.answer), []).append(judgement)
+            by_type.setdefault(type_of(judgement.answer), []).append(judgement)
     return Evaluation(
         {name: score(judged) for name, judged in sorted(by_type.items())},
         {name: score(judged) for name, judged in by_question.items()},
@@ -88,7 +88,7 @@ def score(judged: Sequence[Judged]) -> Scores:
     unknown = [_confidence(answer) for answer, label, _ in judged if label is None]
     predicted, outcomes, correct, of_outcome = _columns(known)
     return Scores(
-        type=_type(judged[0][0]),
+        type=type_of(judged[0][0]),
         accuracy=calibration.accuracy(correct),
         nll=calibration.negative_log_likelihood(of_outcome) if known else 0.0,
         brier=_brier(known) if known else 0.0,
@@ -125,7 +125,7 @@ def fit_calibration(judged: Sequence[Judged], name: str) -> Calibration:
             nouls.append((raw_logits(answer)[0], 0.5 if label is None else float(bool(label))))
         else:
             index = None if label is None else _place(answer, label)
-            others.setdefault(_type(answer), []).append((raw_logits(answer), index))
+            others.setdefault(type_of(answer), []).append((raw_logits(answer), index))
     temperatures: dict[str, float] = {}
     if nouls:
         temperatures["noul"] = calibration.fit_noul_temperature(*zip(*nouls, strict=True)).accepted("noul")
@@ -185,7 +185,8 @@ def _logit(p: float) -> float:
     return math.log(bounded / (1 - bounded))
 
 
-def _type(answer: Answer) -> str:
+def type_of(answer: Answer) -> str:
+    """Return "noul", "choice" or "score"."""
     if isinstance(answer, NoulAnswer):
         return "noul"
     return "choice" if isinstance(answer, ChoiceAnswer) else "score"
