@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import cache
+from pathlib import Path
 
 import pytest
 
-from decider import Answer, Answers, ChoiceAnswer, NoulAnswer
+from decider import Answer, Answers, ChoiceAnswer, Decider, NoulAnswer, StateError
+from decider.model import SHIPPED_MODEL
 from desk.decisions.evaluate import Item
 from desk.decisions.guard import GuardCase, guard_cases, guard_figure, guard_table, measure_guards
 from desk.decisions.label import INTENTS
-from desk.decisions.outside import BUILT_IN, RECORDS, TOO_LONG, OutsideFigure, acts, measure_outside, outside_table
+from desk.decisions.outside import (
+    BUILT_IN,
+    MUST_ABSTAIN,
+    RECORDS,
+    SAYS_NOTHING,
+    TOO_LONG,
+    OutsideFigure,
+    acts,
+    measure_outside,
+    outside_table,
+)
+from desk.judgement import judge_route
 from desk.policy import ROUTES, Case, Event, Registration
 from desk.routing import FLAGS
 from desk.scripted import ScriptedDecider
 from desk.thresholds import MAIL_COSTS, Region
 
+TINY = Path(__file__).parent / "data" / "tiny_decider"
 TODAY = date(2026, 3, 2)
 TAUS = (0.375, 0.96875)
 
@@ -139,13 +154,19 @@ def test_the_router_acts_on_a_sure_step_other_than_handing_over(intent: dict[str
     assert acts(ScriptedDecider(intent), Case(TODAY, event, registration, "What?")) == acting
 
 
+@cache
+def shipped() -> Decider:
+    return Decider.load(None, "cpu", threads=1)
+
+
 class Failing(ScriptedDecider):
     """A decision model that answers nothing."""
 
     def decide(self, state: object, questions: object) -> Answers:
         raise RuntimeError("no")
 
-    decide_many = decide
+    def decide_many(self, requests: object) -> list[Answers]:
+        raise RuntimeError("no")
 
 
 def test_a_model_that_fails_hands_over() -> None:
@@ -157,6 +178,20 @@ def test_outside_texts_are_counted_with_all_records() -> None:
     found = measure_outside(ScriptedDecider({"ask_event": 1.0}), {"a": ["x"], "b": ["y", "z"]})
     assert found == {"a": OutsideFigure(1, 3, 3), "b": OutsideFigure(2, 6, 6)}
     assert list(outside_table(found))[-1].startswith("| all | 3 | 9 | 9 | 1.000 (0.701 to 1.000) |")
+
+
+@pytest.mark.skipif(not (SHIPPED_MODEL / "decider.json").is_file(), reason="no model is shipped")
+@pytest.mark.parametrize("kind", MUST_ABSTAIN)
+def test_the_shipped_model_hands_over_what_says_nothing_or_is_too_long(kind: str) -> None:
+    texts = {name: [text] for name, text in BUILT_IN[kind].items()}
+    found = measure_outside(shipped(), texts)
+    assert {name: one.acted for name, one in found.items()} == dict.fromkeys(texts, 0)
+
+
+@pytest.mark.parametrize("text", [*SAYS_NOTHING.values(), TOO_LONG["50 kB of prose"]])
+def test_what_cannot_be_read_is_refused_before_any_pass(text: str) -> None:
+    with pytest.raises(StateError):
+        judge_route(Decider.load(TINY, "cpu", threads=1), Case(TODAY, *RECORDS[0], text))
 
 
 def test_the_texts_that_come_along() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import cast
 
 from decider import Answers, Decider, Noul, NoulAnswer, Request
-from desk.decisions.figures import Figures, Prediction, figure_of
+from desk.decisions.figures import Prediction, figure_of
 from desk.decisions.label import POLICY_QUESTIONS, PolicyQuestion
 from desk.policy import ROUTES, Case, facts, same_address
 from desk.routing import (
@@ -183,10 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--limit", type=int, default=None, help="measure the first so many items of each file")
     parser.add_argument("--groups", action="store_true", help="also count by rule, difficulty or core")
-    parser.add_argument("--figures", type=Path, default=None, help="also write the figures to this JSON file")
     options = parser.parse_args(arguments)
     decider = Decider.load(options.model, provider=options.provider)
-    figures = Figures(decider.manifest.sha256, {})
     for path in options.files:
         items = list(read_items(path, options.split))[: options.limit]
         print(f"{path.name}, {len(items)} items, model {options.model or 'shipped'}, provider {decider.provider}")
@@ -194,10 +192,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for method, predictions in methods.items():
             for line in report(method, predictions, groups=options.groups):
                 print(line)
-        name = f"{path.name.partition('.')[0]}" + (f" ({options.split})" if path.suffix == ".gz" else "")
-        figures.sets[name] = {method: figure_of(found) for method, found in methods.items() if found}
-    if options.figures is not None:
-        options.figures.write_text(figures.to_json(), encoding="utf-8")
 
 
 if __name__ == "__main__":
