@@ -33,17 +33,22 @@ KEY_VARIABLE = "DECIDER_API_KEY"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; errors that say what to do go to standard error, without a traceback."""
-    parser = argparse.ArgumentParser(prog="decider", description="Typed questions, answered by a decision model.")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in COMMANDS:
-        add(commands)
-    options = parser.parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except (DeciderError, OSError, json.JSONDecodeError) as error:
         sys.stderr.write(f"decider: {error}\n")
         return 2
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(prog="decider", description="Typed questions, answered by a decision model.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for add in COMMANDS:
+        add(commands)
+    return parser
 
 
 def add_ask(commands: Parsers) -> None:

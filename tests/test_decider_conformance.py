@@ -116,6 +116,30 @@ def test_coherence_is_measured_and_not_judged() -> None:
     assert "BAT 100" in verdict.summary
 
 
+def test_who_knows_nothing_is_coherent() -> None:
+    """The figure of the page about the server, which says why the score alone means little."""
+
+    class Even(Prepared):
+        def decide_encoded(
+            self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
+        ) -> list[Answers]:
+            return [Answers({name: even(q) for name, q in each.questions.items()}, "even", "cpu") for each in encoded]
+
+    with LoopbackServer(create_app(Even(), CARD)) as server:
+        verdict = conformance.coherence(server.url, "examples")
+    assert verdict.summary.startswith("overall 89.4 ")
+    assert "89.4" in (Path(__file__).parent.parent / "docs" / "decider-server.md").read_text(encoding="utf-8")
+
+
+def even(question: Question) -> Answer:
+    if isinstance(question, Noul):
+        return NoulAnswer(0.5)
+    count = len(question.criteria)
+    if isinstance(question, Score):
+        return ScoreAnswer((count - 1) / 2, dict(enumerate(question.criteria)), dict.fromkeys(range(count), 1 / count))
+    return ChoiceAnswer(question.options[0], dict.fromkeys(question.options, 1 / count))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not (SHIPPED_MODEL / "decider.json").is_file(), reason="there is no decision model here")
 def test_the_shipped_model_passes_with_every_tool(request: pytest.FixtureRequest) -> None:

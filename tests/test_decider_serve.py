@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from loopback import LoopbackServer
 
 from decider import Answers, Decider, Encoded, QuestionLike
 from decider.protocol import BatchModel
-from decider.serve import ModelCard, ServerLimits, create_app
+from decider.serve import ERROR_TYPES, ModelCard, ServerLimits, create_app
 from decider.wire import write_response
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
@@ -194,6 +195,21 @@ def test_metrics_count_what_happened(decider: Decider) -> None:
         "decider_requests_under_way 1.0",  # the one that reads this page
         'decider_request_seconds_count{path="/v1/systemone"} 3.0',
     }
+
+
+def test_the_page_about_the_server_knows_its_statuses_metrics_and_defaults(decider: Decider) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "decider-server.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if re.match(r"\| \d", line)]
+    assert {int(status) for row in rows for status in row.split(",")} == {*ERROR_TYPES, 422} - {400}
+    with LoopbackServer(create_app(decider, CARD)) as server:
+        ask(server.url)
+        counted = httpx.get(server.url + "/metrics").text
+        told = ask(server.url).json()
+    named = set(re.findall(r"`(decider_\w+)`", page))
+    assert len(named) == 6
+    assert {name for name in named if name not in counted} == set()
+    assert {field for field in told if field.startswith("x_") and f"`{field}`" not in page} == set()
+    assert ServerLimits().body_bytes == 1 << 20
 
 
 class Held(BatchModel):
