@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: desk test check laws parity crash endurance fuzz bench conformance model figures nightly wheel clean
+.PHONY: desk test check laws parity crash endurance fuzz bench conformance model figures report nightly wheel clean
 
 desk: .venv/desk ; $(BIN)/desk demo
 
@@ -31,9 +31,11 @@ EXAMPLES := --train $(DECISIONS)/train.jsonl --calibration $(DECISIONS)/calibrat
 
 model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS) && $(BIN)/python -m decider.train $(EXAMPLES) --out decider/models/desk --runs 3 && $(BIN)/python -m desk.decisions.fit_flags --cases $(DECISIONS)/calibration_cases.jsonl
 
-# The public decision set comes from elsewhere: make figures PUBLIC=path/of/desk_decisions_v1.jsonl.gz
+# The public decision set comes from elsewhere: make figures report PUBLIC=path/of/desk_decisions_v1.jsonl.gz
 TEXTS := desk/decisions/pools/general_test.json
 figures: .venv/desk $(DECISIONS)/test_cases.jsonl ; $(BIN)/python benchmarks/decider_figures.py --write $(if $(PUBLIC),--public $(PUBLIC)) --cases $(DECISIONS)/test_cases.jsonl $(if $(wildcard $(TEXTS)),--texts $(TEXTS))
+
+report: .venv/desk $(DECISIONS)/test_cases.jsonl ; $(BIN)/python -m desk.decisions.wordings --out runs/wordings.json && $(BIN)/decider report decider/models/desk $(DECISIONS)/test.jsonl --wordings runs/wordings.json --out runs/report.html --progress
 
 $(DECISIONS)/test_cases.jsonl: .venv/desk ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS)
 

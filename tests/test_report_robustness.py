@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from decider import Answers, Choice, ChoiceAnswer, Decider, Noul, NoulAnswer, QuestionError, Score, TrainingDataError
+from decider import (
+    Answers,
+    Choice,
+    ChoiceAnswer,
+    Decider,
+    Noul,
+    NoulAnswer,
+    QuestionError,
+    Request,
+    Score,
+    TrainingDataError,
+)
 from decider.questions import Question
 from decider.report.robustness import (
     CUTS,
@@ -69,7 +80,7 @@ class Scripted(Decider):
 
     def decide_iter(
         self,
-        requests: Iterable[tuple[object, Mapping[str, Question]]],  # type: ignore[override]
+        requests: Iterable[Request],
         max_waste: float = 0.25,
         progress: bool = False,
     ) -> Iterator[Answers]:
