@@ -82,7 +82,7 @@ def add_serve(commands: Parsers) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine alone)")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--without-key", action="store_true", help="serve other machines without asking for a key")
-    parser.add_argument("--body-limit", type=int, default=1 << 20, metavar="BYTES", help="longest body (1 MiB)")
+    parser.add_argument("--body-limit", type=int, default=1 << 18, metavar="BYTES", help="longest body (256 KiB)")
     parser.add_argument("--grace", type=int, default=30, metavar="SECONDS", help="how long stopping may take (30)")
     _add_model(parser)
     parser.set_defaults(run=serve)

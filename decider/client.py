@@ -69,7 +69,11 @@ class _Settings:
         self.retries = retries
         self.longest_wait = longest_wait
         key = os.environ.get(KEY_VARIABLE) if key is None else key
-        self.headers = {"content-type": "application/json"} | ({} if not key else {"authorization": f"Bearer {key}"})
+        if key and not key.isprintable():
+            raise ValueError("the key holds a character that no header can carry, such as a line break at its end")
+        self.headers = {b"content-type": b"application/json"}
+        if key:
+            self.headers[b"authorization"] = f"Bearer {key}".encode()
 
 
 class _Call:

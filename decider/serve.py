@@ -75,7 +75,7 @@ class ServerLimits:
     `pass_cells` and `pass_waste` bound what shares a pass, as in Decider.decide_encoded; the defaults suit a CPU.
     """
 
-    body_bytes: int = 1 << 20
+    body_bytes: int = 1 << 18
     questions: int = 1000
     waiting: int = 256
     pass_cells: int = CPU_PASS

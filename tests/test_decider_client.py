@@ -154,10 +154,11 @@ def test_the_address_may_be_given_with_or_without_its_path(address: str) -> None
 
 def test_what_is_sent(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECIDER_API_KEY", "from the environment")
-    script = Script(httpx.Response(200, json=GOOD), httpx.Response(200, json=GOOD))
+    script = Script(*[httpx.Response(200, json=GOOD) for _ in range(3)])
     ask(script, {"a": 1}, model="m1")
     ask(script, key="given")
-    first, second = script.requests
+    ask(script, key="clé")
+    first, second, third = script.requests
     assert json.loads(first.content) == {
         "model": "m1",
         "state": {"a": 1},
@@ -165,6 +166,7 @@ def test_what_is_sent(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert first.headers["authorization"] == "Bearer from the environment"
     assert second.headers["authorization"] == "Bearer given"
+    assert dict(third.headers.raw)[b"authorization"] == "Bearer clé".encode()
     assert first.headers["content-type"] == "application/json"
 
 
@@ -319,9 +321,17 @@ def test_many_states_keep_their_order_and_an_error_says_which_it_was(
 
 
 @pytest.mark.parametrize(
-    "options", [{"url": "there"}, {"url": "ftp://there"}, {"timeout": 0}, {"timeout": float("nan")}, {"retries": -1}]
+    "options",
+    [
+        {"url": "there"},
+        {"url": "ftp://there"},
+        {"timeout": 0},
+        {"timeout": float("nan")},
+        {"retries": -1},
+        {"key": "k\n"},
+    ],
 )
 @pytest.mark.parametrize("client", [RemoteDecider, AsyncRemoteDecider])
 def test_settings_that_mean_nothing_are_refused(client: type, options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"^(url|retries)"):
+    with pytest.raises(ValueError, match=r"^(url|retries|the key)"):
         client(**{"url": URL, **options})

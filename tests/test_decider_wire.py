@@ -6,6 +6,8 @@ import json
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from decider import (
     Answers,
@@ -174,3 +176,42 @@ def test_a_response_worked_out_by_hand() -> None:
 def test_what_is_no_number_is_not_written(number: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         to_json({"noul": number})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+ALMOST_A_QUESTION = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["noul", "choice", "score", "box", None]),
+        "instructions": JSON,
+        "criteria": JSON | st.fixed_dictionaries({}, optional={"true": JSON, "false": JSON}),
+        "x": JSON,
+    },
+)
+
+
+@settings(deadline=None)
+@given(
+    fields=st.fixed_dictionaries(
+        {"model": st.just("m") | JSON},
+        optional={
+            "state": JSON,
+            "questions": st.dictionaries(st.text(max_size=3), ALMOST_A_QUESTION, max_size=3) | JSON,
+            "x_cuttable": st.lists(st.integers(-2, 9), max_size=3) | JSON,
+        },
+    )
+)
+def test_whatever_comes_is_a_request_or_a_list_of_faults(fields: dict[str, object]) -> None:
+    try:
+        request = read_request(json.dumps(fields).encode())
+    except RequestError as error:
+        listed = error.faults
+    else:
+        assert read_request(to_json(write_request(request.state, request.questions, request.model))) == request
+        return
+    assert listed
+    assert all(fault.loc[0] == "body" and fault.msg and fault.type for fault in listed)
