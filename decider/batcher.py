@@ -63,6 +63,8 @@ class MicroBatcher:
     ) -> None:
         if max_questions < 1 or max_waiting < 1 or not 0 <= max_delay_ms < float("inf"):
             raise ValueError("max_questions and max_waiting must be at least 1, max_delay_ms finite and not negative")
+        if not 0 <= max_waste <= 1:
+            raise ValueError(f"max_waste is {max_waste!r}: give the share of padding that is allowed, from 0 to 1")
         if when_full not in ("wait", "refuse"):
             raise ValueError(f"when_full is {when_full!r}: write 'wait' or 'refuse'")
         self._model = model

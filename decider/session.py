@@ -94,7 +94,8 @@ def open_session(
         return OpenSession(_session(ort, model_path, [CPU], options), "cpu")
     session, reason = _try_cuda(ort, model_path, options, both)
     if session is not None:
-        return OpenSession(BoundRunner(session, ort), "cuda")
+        fixed = isinstance(session.get_outputs()[0].shape[-1], int)  # else the size of the output is not known before
+        return OpenSession(BoundRunner(session, ort) if fixed else session, "cuda")
     if wanted == "cuda":
         raise ProviderError("cuda", reason, f"Remedy: {_REINSTALL if both else _INSTALL_CUDA}; or ask for 'cpu'.")
     _log.info("decider runs on the CPU: %s", reason)

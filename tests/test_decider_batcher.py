@@ -327,6 +327,7 @@ def test_a_second_event_loop_is_refused() -> None:
         {"max_waiting": 0},
         {"max_delay_ms": -1},
         {"max_delay_ms": float("nan")},
+        {"max_waste": 1.5},
         {"when_full": "drop"},
     ],
 )

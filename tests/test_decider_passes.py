@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import io
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -207,6 +209,26 @@ def test_memory_does_not_grow_with_the_stream() -> None:
     assert more_passes == 3 * passes
     assert many < 1.1 * few
     assert many < 20e6
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_questions_fit_into_the_memory_of_a_small_program() -> None:
+    """The real network in a fresh process; tracemalloc does not see what ONNX Runtime takes, the kernel does."""
+    if not Path("/proc/self/status").is_file():
+        pytest.skip("the peak of memory is read from Linux's /proc")
+    code = f"""
+from decider import Decider, Noul
+full = Noul("full?")
+questions = {{str(place): full for place in range(10)}}
+requests = ((f"seats free {{number % 50}}", questions) for number in range(10_000))
+answered = sum(len(answers) for answers in Decider.load({str(TINY)!r}, "cpu", threads=1).decide_iter(requests))
+with open("/proc/self/status") as lines:
+    print(answered, next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    answered, kilobytes = map(int, done.stdout.split())
+    assert answered == 100_000
+    assert kilobytes < 200_000
 
 
 # --------------------------------------------------------------- progress

@@ -25,6 +25,8 @@ TINY = Path(__file__).parent / "data" / "tiny_decider"
 
 
 class FakeSession:
+    columns: int | str = 2
+
     def __init__(self, providers: list[str]) -> None:
         self.providers = providers
 
@@ -32,7 +34,7 @@ class FakeSession:
         return self.providers
 
     def get_outputs(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(name="logits", shape=["rows", "tokens", 2])]
+        return [SimpleNamespace(name="logits", shape=["rows", "tokens", self.columns])]
 
 
 class FakeOrt(ModuleType):
@@ -85,6 +87,13 @@ def test_auto_takes_cuda_where_it_works(model: Path) -> None:
     assert isinstance(opened.runner, BoundRunner)
     assert ort.sessions == [[(CUDA, {"use_tf32": "0"}), CPU]]
     assert ort.severities == [4, 2]
+
+
+def test_an_output_of_unknown_size_is_not_bound(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSession, "columns", "columns")
+    opened = open_session(model, ort=FakeOrt(GPU_BUILD, GPU_BUILD))
+    assert opened.provider == "cuda"
+    assert isinstance(opened.runner, FakeSession)
 
 
 def test_auto_on_a_cpu_build_logs_one_line(model: Path, caplog: pytest.LogCaptureFixture) -> None:
