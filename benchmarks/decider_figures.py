@@ -101,9 +101,9 @@ def moved(cases: Sequence[GuardCase], left: float, right: float) -> int:
 
 
 def read_texts(path: Path) -> dict[str, list[str]]:
-    """Read the texts from outside: every list of texts in the file, by its key."""
+    """Read the texts from outside: the lists `foreign` and `near` of the file; KeyError where one is missing."""
     data = json.loads(path.read_text(encoding="utf-8"))
-    return {kind: found for kind, found in data.items() if kind in ("foreign", "near")}
+    return {kind: data[kind] for kind in ("foreign", "near")}
 
 
 def guard_page(guard: GuardReport) -> str:

@@ -100,6 +100,13 @@ def test_many_answers_take_few_steps() -> None:
     assert fitted.interval(0).low == pytest.approx(0.5, abs=0.06)
 
 
+def test_scores_without_a_place() -> None:
+    fitted = fit_venn_abers(SCORES, OUTCOMES)
+    assert fitted.interval(float("nan")) == Interval(0.0, 1.0)
+    assert fitted.interval(float("inf")) == fitted.interval(0.9)
+    assert fitted.interval(float("-inf")) == fitted.interval(0.0)
+
+
 def test_one_kind_of_outcome() -> None:
     fitted = fit_venn_abers([1, 2, 3], [1, 1, 1])
     assert fitted.interval(2) == Interval(2 / 3, 1.0)  # put in as a no: pooled with the yeses at and below it

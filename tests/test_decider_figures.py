@@ -55,6 +55,9 @@ def test_lists_of_texts_are_read_by_their_keys(tmp_path: Path) -> None:
     path = tmp_path / "texts.json"
     path.write_text(json.dumps({"author": "t", "foreign": ["a"], "near": ["b", "c"], "general": [{"text": "d"}]}))
     assert decider_figures.read_texts(path) == {"foreign": ["a"], "near": ["b", "c"]}
+    path.write_text(json.dumps({"foreign": ["a"]}))
+    with pytest.raises(KeyError, match="near"):
+        decider_figures.read_texts(path)
 
 
 def test_figures_and_tables_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

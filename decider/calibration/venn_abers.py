@@ -9,6 +9,7 @@ Sources: Vovk and Petej 2014, arXiv:1211.0025; Vovk, Petej and Fedorova 2015, ar
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ class VennAbers:
                 raise ValueError("the steps do not fit: a value is no probability")
 
     def interval(self, score: float) -> Interval:
-        """Return (p0, p1) for a score, in O(log n)."""
+        """Return (p0, p1) for a score, in O(log n); for NaN all is possible."""
+        if math.isnan(score):
+            return Interval(0.0, 1.0)
         low = self.lower[bisect_right(self.lower_scores, score)]
         return Interval(low, self.upper[bisect_left(self.upper_scores, score)])
 
