@@ -33,7 +33,7 @@ model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS)
 
 # The public decision set comes from elsewhere: make figures report PUBLIC=path/of/desk_decisions_v1.jsonl.gz
 TEXTS := desk/decisions/pools/general_test.json
-figures: .venv/desk $(DECISIONS)/test_cases.jsonl ; $(BIN)/python benchmarks/decider_figures.py --write $(if $(PUBLIC),--public $(PUBLIC)) --cases $(DECISIONS)/test_cases.jsonl $(if $(wildcard $(TEXTS)),--texts $(TEXTS))
+figures: .venv/dev $(DECISIONS)/test_cases.jsonl ; $(BIN)/python benchmarks/decider_figures.py --write $(if $(PUBLIC),--public $(PUBLIC)) --cases $(DECISIONS)/test_cases.jsonl $(if $(wildcard $(TEXTS)),--texts $(TEXTS)) && $(BIN)/python benchmarks/decider_cpu.py --write docs/decider-runtime.md
 
 report: .venv/desk $(DECISIONS)/test_cases.jsonl ; $(BIN)/python -m desk.decisions.wordings --out runs/wordings.json && $(BIN)/decider report decider/models/desk $(DECISIONS)/test.jsonl --wordings runs/wordings.json --out runs/report.html --progress
 

@@ -28,6 +28,7 @@ from pages import write
 
 from decider import Choice, Decider, MissingPackageError, Noul, Question, Request
 from decider.layout import collate
+from decider.manifest import read_manifest
 from decider.model import SHIPPED_MODEL, raw_logits
 from decider.precision import write_dynamic_int8
 
@@ -197,6 +198,12 @@ def measure(folder: Path, rounds: int) -> list[Figure]:
     return figures
 
 
+def which_model(folder: Path) -> str:
+    """The line over the table, by which a test sees that the figures are those of the shipped model."""
+    manifest = read_manifest(folder)
+    return f"Measured with the model `{manifest.name}`, sha256 `{manifest.sha256[:16]}`."
+
+
 def line(figure: Figure) -> str:
     """A row of the table."""
     value = f"{figure.value:.1e}" if 0 < figure.value < 1e-2 else f"{figure.value:.2f}".rstrip("0").rstrip(".")
@@ -216,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, help="a page whose table is to be replaced")
     options = parser.parse_args(arguments)
     figures = measure(options.model, options.rounds)
-    table = "\n".join([HEAD, *map(line, figures)])
+    table = "\n".join([which_model(options.model), "", HEAD, *map(line, figures)])
     print(table)
     if options.json:
         options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n", encoding="utf-8")

@@ -12,6 +12,7 @@ from decider_cpu import Figure, line, ratio
 from pages import table_of
 
 from decider import Choice, Decider, Noul, Question
+from decider.model import SHIPPED_MODEL
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
 PAGE = Path(__file__).parent.parent / "docs" / "decider-runtime.md"
@@ -76,7 +77,8 @@ def test_eight_names_are_eight_questions() -> None:
 
 
 def test_the_page_shows_every_figure_and_no_goal_is_missed() -> None:
-    rows = table_of(PAGE.read_text(encoding="utf-8"), "decider-cpu").splitlines()
+    model, empty, *rows = table_of(PAGE.read_text(encoding="utf-8"), "decider-cpu").splitlines()
+    assert (model, empty) == (decider_cpu.which_model(SHIPPED_MODEL), ""), "measure anew: make figures"
     assert "\n".join(rows[:2]) == decider_cpu.HEAD
     found = [
         re.fullmatch(r"\| (.+) \| ([\d.e+-]+)[^|]* \| (?:(at most|at least) ([\d.e+-]+) )?\|", row) for row in rows[2:]

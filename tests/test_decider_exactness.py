@@ -68,6 +68,7 @@ def assert_same_as_alone(decider: Decider, asked: Asked, answers: list[Answers])
         for name, answer in together.items():
             alone = decider.decide(state, {"q": questions[int(name.split()[1])]})["q"]
             assert probabilities(answer) == pytest.approx(probabilities(alone), abs=TOLERANCE)
+            assert answer.answerable == pytest.approx(alone.answerable, abs=TOLERANCE)
             if isinstance(alone, ChoiceAnswer):
                 assert isinstance(answer, ChoiceAnswer)
                 assert answer.confidence == pytest.approx(alone.confidence, abs=2 * TOLERANCE)
