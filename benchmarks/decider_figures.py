@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ from desk.decisions.evaluate import (
     route_predictions,
 )
 from desk.decisions.figures import Figures, figure_of, table
-from desk.decisions.guard import GuardCase, GuardFigure, guard_cases, guard_table, measure_guards
+from desk.decisions.guard import GuardCase, GuardFigure, certified, guard_cases, guard_table, measure_guards
 from desk.decisions.outside import BUILT_IN, OutsideFigure, measure_outside, outside_table
 from desk.thresholds import MAIL_COSTS, action_thresholds
 
@@ -43,10 +43,14 @@ ROUNDED_TAU: Final = 0.969
 """The threshold as it is often printed; the exact one is 0.96875."""
 
 
+CERTIFIED: Final = ("composed", "all")
+
+
 class GuardReport(msgspec.Struct, frozen=True):
     """The guard's figures by set of cases and guard, at the exact threshold, and the router's on outside text.
 
     `moved_by_rounding` counts, by set, the decisions of all guards that are others at the rounded threshold.
+    `certified` says in words, by set and guard, what threshold the cases certify.
     """
 
     model_sha256: str
@@ -54,6 +58,7 @@ class GuardReport(msgspec.Struct, frozen=True):
     tau_act: float
     sets: dict[str, dict[str, GuardFigure]]
     moved_by_rounding: dict[str, int]
+    certified: dict[str, dict[str, str]]
     outside: dict[str, OutsideFigure]
 
 
@@ -63,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     decider = Decider.load(options.model, provider=options.provider, threads=options.threads)
     figures = Figures(decider.manifest.sha256, {})
     tau_esc, tau_act = action_thresholds(MAIL_COSTS)
-    guard = GuardReport(decider.manifest.sha256, tau_esc, tau_act, {}, {}, {})
+    guard = GuardReport(decider.manifest.sha256, tau_esc, tau_act, {}, {}, {}, {})
     for name, items in _sets(options):
         print(f"{name}: {len(items)} items")
         measure_set(decider, name, items, figures, guard)
@@ -91,7 +96,8 @@ def measure_set(decider: Decider, name: str, items: Sequence[Item], figures: Fig
     if cases := guard_cases(items, answers):
         guard.sets[name] = measure_guards(cases, guard.tau_esc, guard.tau_act)
         guard.moved_by_rounding[name] = moved(cases, guard.tau_act, ROUNDED_TAU)
-        print("\n".join(guard_table(guard.sets[name])))
+        guard.certified[name] = {which: str(certified(cases, which)) for which in CERTIFIED}
+        print("\n".join([*guard_table(guard.sets[name]), *_certified_lines(guard.certified[name])]))
 
 
 def moved(cases: Sequence[GuardCase], left: float, right: float) -> int:
@@ -126,8 +132,15 @@ def _guard_lines(guard: GuardReport) -> Iterator[str]:
         yield f"{name}: {one.allowed} cases in which acting is right, {one.not_allowed} in which it is not.\n"
         yield from guard_table(found)
         yield ""
+        yield from _certified_lines(guard.certified[name])
+        yield ""
     moves = ", ".join(f"{number} in {name}" for name, number in guard.moved_by_rounding.items())
     yield f"Decisions, of all guards, that change where tau_act is rounded to {ROUNDED_TAU}: {moves}."
+
+
+def _certified_lines(certificates: Mapping[str, str]) -> Iterator[str]:
+    for which, text in certificates.items():
+        yield f"- `{which}`: {text}"
 
 
 def _sets(options: argparse.Namespace) -> Iterator[tuple[str, list[Item]]]:

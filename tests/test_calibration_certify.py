@@ -70,6 +70,10 @@ def test_the_default_start_approves_twice_what_any_certificate_takes() -> None:
     found = certified_threshold(scores, np.zeros(320), "0.05", "0.1")
     assert found.steps[0].approved == 96  # 2 * 45 / 320 = 0.28, and the next share of the grid is 0.30
     assert found.approved == 320
+    few = certified_threshold(np.linspace(1, 0, 100), np.zeros(100), "0.05", "0.1")
+    assert few.steps[0].approved == 45  # twice that is nearly all, and 30 would be too few
+    some = certified_threshold(np.linspace(1, 0, 200), np.zeros(200), "0.05", "0.1")
+    assert some.steps[0].approved == 60
 
 
 @pytest.mark.parametrize(("alpha", "delta"), [(0, 0.1), (0.1, 1), ("x", 0.1)])

@@ -46,8 +46,11 @@ def test_decisions_between_two_thresholds_are_counted() -> None:
 
 def test_the_page_says_how_many_cases_there_were_and_what_rounding_moves() -> None:
     found = measure_guards([GuardCase(True, {"one": 1.0}), GuardCase(False, {"one": 0.0})], 0.375, 0.96875)
-    text = decider_figures.guard_page(GuardReport("abc", 0.375, 0.96875, {"dev": found}, {"dev": 4}, {}))
+    text = decider_figures.guard_page(
+        GuardReport("abc", 0.375, 0.96875, {"dev": found}, {"dev": 4}, {"dev": {"all": "Approve nothing."}}, {})
+    )
     assert text.startswith("dev: 1 cases in which acting is right, 1 in which it is not.\n\n| guard |")
+    assert "\n- `all`: Approve nothing.\n" in text
     assert text.endswith("tau_act is rounded to 0.969: 4 in dev.")
 
 
@@ -70,7 +73,7 @@ def test_figures_and_tables_are_written_together(tmp_path: Path, monkeypatch: py
         "<!-- guard: begin -->\n<!-- guard: end -->\nc\n<!-- outside: begin -->\n<!-- outside: end -->\n"
     )
     found = measure_guards([GuardCase(True, {"one": 1.0}), GuardCase(False, {"one": 0.0})], 0.375, 0.96875)
-    guard = GuardReport("abc", 0.375, 0.96875, {"dev": found}, {"dev": 0}, {"odd": OutsideFigure(1, 3, 0)})
+    guard = GuardReport("abc", 0.375, 0.96875, {"dev": found}, {"dev": 0}, {"dev": {}}, {"odd": OutsideFigure(1, 3, 0)})
     figures = Figures("abc", {"dev": {"route": Figure(1, 2, 0.5, 0.1, 0.9, 0.75, 0.25)}})
     for _ in range(2):  # over what is there as well
         decider_figures.write(figures, guard)

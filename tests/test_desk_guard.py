@@ -11,7 +11,7 @@ import pytest
 from decider import Answer, Answers, ChoiceAnswer, Decider, NoulAnswer, StateError
 from decider.model import SHIPPED_MODEL
 from desk.decisions.evaluate import Item
-from desk.decisions.guard import GuardCase, guard_cases, guard_figure, guard_table, measure_guards
+from desk.decisions.guard import GuardCase, certified, guard_cases, guard_figure, guard_table, measure_guards
 from desk.decisions.label import INTENTS
 from desk.decisions.outside import (
     BUILT_IN,
@@ -131,6 +131,15 @@ def test_the_guards_that_always_do_the_same() -> None:
     assert found["always act"].unsafe == 3
     with pytest.raises(ValueError, match="no case"):
         measure_guards([], *TAUS)
+
+
+def test_a_threshold_is_certified_for_what_a_guard_lets_through() -> None:
+    # 95 % confidence that at most 5 % are wrong takes 59 right ones; what was not read has no probability.
+    cases = [GuardCase(True, {"one": 0.99})] * 80 + [GuardCase(False, {"one": 0.4})] * 20
+    cases += [GuardCase(True, {"one": None})] * 10
+    found = certified(cases, "one")
+    assert (found.threshold, found.approved, found.wrong, found.count) == (0.99, 80, 0, 110)
+    assert certified(cases[:50], "one").threshold is None
 
 
 def test_the_table_shows_shares_and_both_intervals() -> None:

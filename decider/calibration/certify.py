@@ -80,14 +80,16 @@ def certified_threshold(
 
     `scores` and `wrong` (1 wrong, 0 right) have shape (n,). `unlabelled` are recent scores that fix the thresholds,
     without them the scores themselves. `starts` are shares of answers approved, at which a walk begins; several walks
-    share delta. By default one walk begins where twice the fewest answers that could certify anything are approved.
+    share delta. By default one walk begins where twice the fewest answers that could certify anything are approved,
+    or, with few labelled answers, 30 % of them, but no fewer than could certify anything.
     """
     values, mistakes = paired(scores, wrong)
     binary(mistakes, "wrong")
     exact_alpha, exact_delta = exact_level(alpha, "alpha"), exact_level(delta, "delta")
     recent = values if unlabelled is None else paired(unlabelled, unlabelled)[0]
     if starts is None:
-        beginnings = [min(Fraction(1), Fraction(2 * fewest_trials(exact_alpha, exact_delta), len(values)))]
+        needed = Fraction(fewest_trials(exact_alpha, exact_delta), len(values))
+        beginnings = [min(2 * needed, max(needed, Fraction(3, 10)))]
     else:
         beginnings = [_share(start) for start in starts]
     if not beginnings:

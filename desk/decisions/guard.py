@@ -23,12 +23,14 @@ from typing import Final
 import msgspec
 
 from decider import Answers, NoulAnswer
-from decider.calibration import clopper_pearson_interval, wilson_interval
+from decider.calibration import Certificate, certified_threshold, clopper_pearson_interval, wilson_interval
 from desk.decisions.evaluate import Item
 from desk.policy import facts, same_address
 from desk.routing import allow_probability, policy_probability, route_distribution
 from desk.thresholds import MAIL_COSTS, Costs, Region, region
 
+ALPHA: Final = "0.05"
+DELTA: Final = "0.05"
 CONSTANT: Final[Mapping[str, Region]] = {"always act": "act", "always ask": "ask", "always escalate": "escalate"}
 
 
@@ -91,6 +93,15 @@ def measure_guards(
     }
     regions |= {name: [chosen] * len(cases) for name, chosen in CONSTANT.items()}
     return {name: guard_figure(chosen, allowed, costs) for name, chosen in regions.items()}
+
+
+def certified(cases: Sequence[GuardCase], guard: str) -> Certificate:
+    """Certify the lowest threshold at which at most 5 % of what this guard lets through is not allowed, at 95 %.
+
+    What the model did not read counts as probability 0.
+    """
+    scores = [case.opinions[guard] or 0.0 for case in cases]
+    return certified_threshold(scores, [float(not case.allowed) for case in cases], ALPHA, DELTA)
 
 
 def guard_figure(regions: Sequence[Region], allowed: Sequence[bool], costs: Costs) -> GuardFigure:
