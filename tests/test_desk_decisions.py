@@ -19,11 +19,12 @@ from desk.decisions.figures import Prediction
 from desk.decisions.foreign import Stranger, load_foreign
 from desk.decisions.generate import GenerationError, check_sample, desk_line, main, samples
 from desk.decisions.label import INTENTS, Intent, PolicyQuestion, Reading, label, may_send, policy_answer
-from desk.decisions.pools import SLOTS, SPLITS, PoolError, Pools, load_pools, plain
+from desk.decisions.pools import POOLS, SLOTS, SPLITS, PoolError, Pools, load_pools, plain
 from desk.decisions.surface import blur
 from desk.policy import Case, Event, Facts, Registration, facts, render
 
 TODAY = date(2026, 3, 2)
+PAGE = Path(__file__).parent.parent / "docs" / "decider.md"
 
 
 def case(
@@ -416,3 +417,11 @@ def test_a_leftover_says_that_answerability_is_open(tmp_path: Path) -> None:
     assert isinstance(questions, dict)
     assert line["open"] == list(questions)
     assert "open" not in desk_line(sample_of("cancel", "cancel"), Asker(Random(0), "test"), "request")
+
+
+def test_the_page_counts_the_wordings_for_training() -> None:
+    files = sorted(POOLS.glob("train_*.json"))
+    parts = [json.loads(file.read_text(encoding="utf-8"))["parts"] for file in files]
+    wordings = sum(len(each) for part in parts for each in part.values())
+    assert len(files) == 7
+    assert f"{wordings:,} wordings of {len(SLOTS)} kinds" in PAGE.read_text(encoding="utf-8")
