@@ -16,6 +16,7 @@ independent of them by construction. For the same reason the room for the state 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,10 @@ IntArray = NDArray[np.int64]
 INPUT_NAMES: Final = ("input_ids", "position_ids", "question_ids", "option_ids")
 PADDING: Final = -1
 STATE: Final = 0
+# WordPiece reads a word of more letters than this as one unknown token, however long it is: such words are broken up,
+# so that no length of text passes for read.
+LONGEST_WORD: Final = 100
+_LONG_WORD: Final = re.compile(rf"\S{{{LONGEST_WORD}}}(?=\S)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +220,7 @@ class Layout:
         return groups
 
     def _words(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._tokenizer.encode(_LONG_WORD.sub(r"\g<0> ", text), add_special_tokens=False).ids)
 
 
 def collate(rows: Sequence[Row], pad_token: int) -> dict[str, IntArray]:

@@ -55,6 +55,14 @@ def test_described_outcomes_follow_the_noul() -> None:
     assert block.marker_offsets == [0]
 
 
+def test_a_word_of_any_length_counts_as_what_it_is() -> None:
+    read = layout(Limits()).encode_state("ab " + "c" * 250)
+    unknown = PIECES.index("[UNK]")  # this vocabulary continues no word
+    assert read.tokens == [2, unknown, unknown, unknown, unknown, 3]
+    with pytest.raises(StateError, match="tokens"):
+        layout(Limits(state_refused=50)).encode_state("c" * 5000)
+
+
 @pytest.mark.parametrize("text", ["[unused1] [unused2]", "[SEP][CLS]", "[PAD] [MASK]", "[UNUSED1]"])
 def test_markers_in_text_are_only_letters(text: str) -> None:
     (row,) = layout(Limits()).encode(text, {text: Noul(text), "c": Choice({text: text, "b": None}, text)}).rows
