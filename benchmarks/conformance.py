@@ -40,6 +40,8 @@ from decider.wire import write_question
 
 LABELLED: Final = Path(__file__).with_name("labelled_requests.jsonl")
 KEY: Final = "conformance-key"
+# For one request: 255 options take seconds where the processor is free, minutes where others use it.
+SECONDS: Final = 600.0
 STATE: Final = "Request: I cannot come on Friday, so please take me off the list and send the fee back."
 LEAVES: Final = "Does the writer give up the place?"
 WISH: Final = "What is wanted?"
@@ -103,12 +105,14 @@ def judge(decider: Decider, mini: bool) -> Iterator[Verdict]:
 
 def wire_format(url: str, key: str | None) -> Verdict:
     """Run jevcompat; conformant means that every requirement that applies passes, SHOULD as well as MUST."""
-    report = jevcompat.runner.run(url, key=key)
+    report = jevcompat.runner.run(url, key=key, timeout=SECONDS)
     counts = report.summary()
     summary = ", ".join(f"{level} {counts[level]['passed']}/{counts[level]['tested']}" for level in ("MUST", "SHOULD"))
     problems = [
         f"{result.level} {result.id}: {finding.message}" for result in report.results for finding in result.findings
     ]
+    problems += [f"not settled: {why}" for why in (report.aborted, *report.inconclusive) if why]
+    problems += [f"not settled: {case} failed with {why}" for case, why in report.case_errors]
     name = f"jevcompat {'without' if key is None else 'with'} key"
     return Verdict(name, report.conformant and not problems, summary, problems[:10])
 
@@ -157,7 +161,7 @@ def labelled(url: str, key: str) -> Verdict:
     if len(answered) != rows * len(QUESTIONS):
         problems.append(f"{len(answered)} answers to {rows * len(QUESTIONS)} questions")
     shares = re.findall(r"^== (\w+) .*\naccuracy +([\d.]+%)", said.getvalue(), re.MULTILINE)
-    told = ", ".join(f"{name} {share}" for name, share in shares)
+    told = ", ".join(f"{name} {share}" for name, share in shares if name in QUESTIONS)
     return Verdict("jev-eval", not problems, f"{rows} rows; accuracy {told}", problems)
 
 

@@ -74,6 +74,12 @@ def test_the_suite_notices_a_server_that_is_not_conformant() -> None:
     assert any("choice" in problem for problem in verdict.problems)
 
 
+def test_a_server_that_is_not_there_is_not_settled() -> None:
+    verdict = conformance.wire_format("http://127.0.0.1:9", None)
+    assert verdict.passed is False
+    assert verdict.problems[0].startswith("not settled: cannot reach")
+
+
 @pytest.mark.parametrize("address", ["", "/"])
 def test_the_official_client_reads_what_the_model_says(address: str) -> None:
     decider = Decider.load(TINY, "cpu", threads=1)
