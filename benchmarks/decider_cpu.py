@@ -27,10 +27,11 @@ from typing import Final, Literal
 from pages import write
 
 from decider import Choice, Decider, MissingPackageError, Noul, Question, Request
-from decider.layout import collate
+from decider.layout import Layout
 from decider.manifest import read_manifest
 from decider.model import SHIPPED_MODEL, raw_logits
 from decider.precision import write_dynamic_int8
+from decider.rows import collate
 
 STATE: Final = (
     "Event: Introduction to bookbinding, Leeds, on site, fee 120 EUR, starts 2027-03-01, 20 days left.\n"
@@ -104,6 +105,7 @@ def ratio(slow: Callable[[], object], quick: Callable[[], object], rounds: int) 
 def one_call_for_all(decider: Decider, rounds: int) -> Iterator[Figure]:
     """Eight five-way questions about one state: eight calls as a multiple of one call that asks them all."""
     for state, size in ((STATE, "short state"), (STATE + MORE * 4, "longer state"), (STATE + MORE * 20, "full state")):
+        assert isinstance(decider.layout, Layout)
         tokens = len(decider.layout.encode_state(state).tokens)
         for question, kind in ((DESCRIBED, "described options"), (NAMED, "named options")):
             asked = eight(question)
@@ -125,7 +127,7 @@ def against_the_session(decider: Decider, rounds: int) -> Iterator[Figure]:
         "eight five-way questions": eight(DESCRIBED),
     }
     for name, asked in cases.items():
-        tensors = collate(decider.encode(STATE, asked).request.rows, decider.layout.markers.pad)
+        tensors = collate(decider.encode(STATE, asked).request.rows, decider.layout.graph.padding)
         session = partial(decider._runner.run, ["logits"], tensors)
         value = ratio(partial(decider.decide, STATE, asked), session, rounds)
         yield Figure(f"a call against the bare session: {name}", value, "times", 1.2)

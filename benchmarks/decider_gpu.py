@@ -32,15 +32,15 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from tokenizers import Tokenizer
 
 from decider import Choice, Decider, Noul, ProviderError, Question, Request
 from decider.binding import BoundRunner
-from decider.layout import IntArray, Layout, Row, collate
+from decider.layouts import open_layout, read_tokenizer
 from decider.manifest import MODEL_FILE, TOKENIZER_FILE, read_manifest
 from decider.model import SHIPPED_MODEL
 from decider.passes import plan_passes
 from decider.precision import write_float16
+from decider.rows import AnyRow, IntArray, collate
 from decider.session import (
     CPU,
     CUDA,
@@ -194,7 +194,7 @@ def first_line(error: Exception) -> str:
 def loaded(machine: Machine, folder: Path, session: Any) -> Decider:
     """The decider of a folder on a session that may be another precision's: so golden.json stays the CPU's."""
     manifest = read_manifest(folder)
-    layout = Layout(Tokenizer.from_file(str(folder / TOKENIZER_FILE)), manifest.markers, manifest.limits)
+    layout = open_layout(folder, read_tokenizer(folder / TOKENIZER_FILE), manifest.layout, manifest.limits)
     return Decider(manifest, layout, OpenSession(BoundRunner(session, machine.ort, machine.device), "cuda"), folder)
 
 
@@ -207,7 +207,7 @@ def requests(questions: int) -> list[Request]:
     ]
 
 
-def rows_of(decider: Decider, questions: int) -> list[Row]:
+def rows_of(decider: Decider, questions: int) -> list[AnyRow]:
     """The rows of so many questions."""
     return [row for state, asked in requests(questions) for row in decider.encode(state, asked).request.rows]
 
@@ -216,15 +216,14 @@ def batches(decider: Decider, questions: int) -> list[dict[str, IntArray]]:
     """The tensors of the passes that so many questions take."""
     rows = rows_of(decider, questions)
     plan = plan_passes([len(row) for row in rows], 1.0, CUDA_PASS)
-    return [collate([rows[place] for place in places], decider.layout.markers.pad) for places in plan]
+    return [collate([rows[place] for place in places], decider.layout.graph.padding) for places in plan]
 
 
-def padded(batch: Mapping[str, IntArray], pad_token: int) -> dict[str, IntArray]:
+def padded(batch: Mapping[str, IntArray], padding: Mapping[str, int]) -> dict[str, IntArray]:
     """The same batch with rows and tokens rounded up; the added rows hold padding alone."""
     rows, tokens = batch["input_ids"].shape
     more = ((0, -rows % ROUND_ROWS), (0, -tokens % ROUND_TOKENS))
-    fills = {"input_ids": pad_token, "question_ids": -1}
-    return {name: np.pad(array, more, constant_values=fills.get(name, 0)) for name, array in batch.items()}
+    return {name: np.pad(array, more, constant_values=padding[name]) for name, array in batch.items()}
 
 
 def speeds(
@@ -241,7 +240,7 @@ def speeds(
         for batch in inputs:
             runner.run(["logits"], batch)
 
-    fixed = [padded(batch, decider.layout.markers.pad) for batch in tensors]
+    fixed = [padded(batch, decider.layout.graph.padding) for batch in tensors]
     ways: dict[str, Callable[[], Callable[[], None]]] = {
         "text to answers": lambda: text_to_answers,
         "plain run": lambda: partial(all_passes, machine.session(model), tensors),
@@ -280,14 +279,14 @@ class ByShape:
         return self.runners[input_feed["input_ids"].shape].run(output_names, input_feed)
 
 
-def placement(machine: Machine, model: Path, rows: Sequence[Row], decider: Decider) -> dict[str, dict[str, int]]:
+def placement(machine: Machine, model: Path, rows: Sequence[AnyRow], decider: Decider) -> dict[str, dict[str, int]]:
     """Which kinds of nodes ran where, from a profile of one pass: counts by provider and kind."""
     with tempfile.TemporaryDirectory() as directory:
         options = session_options(machine.ort)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(directory) / "profile")
         session = machine.session(model, options)
-        session.run(["logits"], collate(rows, decider.layout.markers.pad))
+        session.run(["logits"], collate(rows, decider.layout.graph.padding))
         return nodes_by_provider(json.loads(Path(session.end_profiling()).read_text(encoding="utf-8")))
 
 

@@ -92,12 +92,13 @@ class RequestError(DeciderError):
 class RequestTooLargeError(DeciderError):
     """A call whose rows, padded to the longest, need more attention cells than the model's limit."""
 
-    def __init__(self, rows: int, tokens: int, limit: int) -> None:
+    def __init__(self, rows: int, tokens: int, limit: int, cells: int | None = None) -> None:
         self.rows = rows
         self.tokens = tokens
         self.limit = limit
+        self.cells = rows * tokens * tokens if cells is None else cells
         super().__init__(
-            f"One pass over {rows} rows of {tokens} tokens needs {rows * tokens * tokens:,} attention cells; "
+            f"One pass over {rows} rows of {tokens} tokens needs {self.cells:,} attention cells; "
             f"the limit is {limit:,}. Ask about fewer states in one call, let decide_many run several passes "
             "(max_waste=0.25), or take decide_iter for a long stream."
         )

@@ -16,7 +16,6 @@ independent of them by construction. For the same reason the room for the state 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,41 +24,28 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from decider.errors import QuestionError, StateError
 from decider.questions import Choice, Noul, Question, Score
-from decider.rendering import CuttableState, render
+from decider.rendering import render
+from decider.rows import (
+    EncodedRequest,
+    EncodedState,
+    FloatArray,
+    GraphInterface,
+    IntArray,
+    Limits,
+    Scores,
+    Words,
+    check_length,
+    option_texts,
+)
+from decider.rows import collate as collate_rows
 
-IntArray = NDArray[np.int64]
+__all__ = ["INPUT_NAMES", "PADDING", "STATE", "Block", "IntArray", "Layout", "Limits", "Markers", "Row", "collate"]
 
 INPUT_NAMES: Final = ("input_ids", "position_ids", "question_ids", "option_ids")
 PADDING: Final = -1
 STATE: Final = 0
-# WordPiece reads a word of more letters than this as one unknown token, however long it is: such words are broken up,
-# so that no length of text passes for read.
-LONGEST_WORD: Final = 100
-_LONG_WORD: Final = re.compile(rf"\S{{{LONGEST_WORD}}}(?=\S)")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Lengths in tokens, markers and separators included.
-
-    `state`: what is read of a state; longer ones are cut and the cut is reported. `state_refused`: from here on a
-    state is an error. `question`: a stem and its longest option. `whole_question`: a stem and all its options.
-    `row`: a row takes further questions up to this length. `attention_cells`: rows * tokens^2 of one pass.
-    """
-
-    state: int = 352
-    state_refused: int = 2048
-    question: int = 160
-    whole_question: int = 3072
-    row: int = 700
-    attention_cells: int = 60_000_000
-
-    @property
-    def positions(self) -> int:
-        """How many positions the network must know."""
-        return self.state + self.question
+ANSWERABLE: Final = 2  # the column that says whether the state answers a question
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +83,27 @@ class Row:
     def __len__(self) -> int:
         return len(self.input_ids)
 
-
-@dataclass(frozen=True, slots=True)
-class EncodedState:
-    """The tokens of a state and how many had to be left out."""
-
-    tokens: list[int]
-    truncated: int
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedRequest:
-    """A state with its questions as one or more rows."""
-
-    rows: list[Row]
-    truncated: int
-
     @property
-    def tokens(self) -> int:
-        """Tokens in all rows, without padding."""
-        return sum(len(row) for row in self.rows)
+    def inputs(self) -> Mapping[str, IntArray]:
+        """The four arrays by the names of the graph's inputs."""
+        return {name: getattr(self, name) for name in INPUT_NAMES}
+
+    def pick(self, output: NDArray[np.float32]) -> dict[str, FloatArray]:
+        """Return all columns at the markers of each question, shape (markers, 2 or 3)."""
+        return {name: output[places].astype(np.float64) for name, places in self.markers.items()}
 
 
 class Layout:
     """Writes requests as rows, with one tokenizer, its markers and the model's limits."""
 
     def __init__(self, tokenizer: Tokenizer, markers: Markers, limits: Limits) -> None:
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True  # "[SEP]" in a user's text is five letters, not a separator
-        self._tokenizer = tokenizer
+        self._words = Words(tokenizer)
         self.markers = markers
+        self.cells_per_token = 0
         self.limits = limits
+        self.graph = GraphInterface(_padding(markers.pad), "logits", True, ANSWERABLE, ANSWERABLE + 1)
 
-    def encode(self, state: object, questions: Mapping[str, Question]) -> EncodedRequest:
+    def encode(self, state: object, questions: Mapping[str, Question]) -> EncodedRequest[Row]:
         """Return the rows of one request.
 
         Raises StateError for a state that cannot be rendered, says nothing, or is longer than the limit; QuestionError
@@ -141,34 +114,16 @@ class Layout:
         rows = [_row(encoded.tokens, group) for group in self._groups(len(encoded.tokens), blocks)]
         return EncodedRequest(rows, encoded.truncated)
 
+    def read(self, question: Question, parts: Sequence[FloatArray]) -> Scores:
+        """Return column 0 at the marker of a Noul, column 1 at those of options; column 2 is averaged over them."""
+        (logits,) = parts
+        answerable = float(logits[:, ANSWERABLE].mean()) if logits.shape[1] > ANSWERABLE else None
+        return Scores(logits[:, 0 if isinstance(question, Noul) else 1], answerable)
+
     def encode_state(self, state: object) -> EncodedState:
         """Return the state's tokens, cut at the end or where a CuttableState allows it."""
-        parts = state if isinstance(state, CuttableState) else CuttableState("", _render_state(state))
-        head, cuttable, tail = (self._words(_render_state(part)) for part in (parts.head, parts.cuttable, parts.tail))
-        total = len(head) + len(cuttable) + len(tail) + 2
-        if total == 2:
-            raise StateError("it says nothing", "Give the text or data that the questions are about.")
-        if total > self.limits.state_refused:
-            raise StateError(
-                f"it has {total} tokens and the limit is {self.limits.state_refused}",
-                "Shorten it to what the questions need.",
-                total,
-                self.limits.state_refused,
-            )
-        too_many = max(0, total - self.limits.state)
-        if too_many > len(cuttable):
-            raise StateError(
-                f"the parts that must not be cut have {total - len(cuttable)} tokens and the limit is "
-                f"{self.limits.state}",
-                "Shorten head and tail, or move text into the cuttable part.",
-                total - len(cuttable),
-                self.limits.state,
-            )
-        kept = cuttable[: len(cuttable) - too_many]
-        return EncodedState(
-            [self.markers.start, *head, *kept, *tail, self.markers.separator],
-            too_many,
-        )
+        encoded = self._words.state(state, self.limits, around=2)
+        return EncodedState([self.markers.start, *encoded.tokens, self.markers.separator], encoded.truncated)
 
     def encode_question(self, question_id: str, question: Question) -> Block:
         """Return the question's tokens; raises QuestionError when they are more than the limits allow."""
@@ -176,15 +131,15 @@ class Layout:
         tokens, positions, options = list(stem), list(range(len(stem))), [0] * len(stem)
         marker_offsets = [0] if isinstance(question, Noul) else []
         longest = 0
-        for number, text in enumerate(_option_texts(question), start=1):
+        for number, text in enumerate(option_texts(question), start=1):
             option = [self.markers.option, *self._words(text)]
             marker_offsets.append(len(tokens))
             tokens += option
             positions += range(len(stem), len(stem) + len(option))
             options += [number] * len(option)
             longest = max(longest, len(option))
-        self._check_length(question_id, len(stem) + longest, self.limits.question, "with its longest option")
-        self._check_length(question_id, len(tokens), self.limits.whole_question, "with all options")
+        check_length(question_id, len(stem) + longest, self.limits.question, "with its longest option")
+        check_length(question_id, len(tokens), self.limits.whole_question, "with all options")
         return Block(question_id, tokens, positions, options, marker_offsets)
 
     def _noul_stem(self, question: Noul) -> list[int]:
@@ -198,15 +153,6 @@ class Layout:
     def _stem_of_options(self, question: Choice | Score) -> list[int]:
         return [*self._words(render(question.instructions or "")), self.markers.separator]
 
-    def _check_length(self, question_id: str, tokens: int, limit: int, which: str) -> None:
-        if tokens > limit:
-            raise QuestionError(
-                "instructions",
-                f"the question {which} has {tokens} tokens and the limit is {limit}",
-                "Questions and options are never cut: shorten the wording.",
-                question_id,
-            )
-
     def _groups(self, state_tokens: int, blocks: Iterable[Block]) -> list[list[Block]]:
         """Distribute questions over rows: a row is closed when the next question would make it too long."""
         groups: list[list[Block]] = []
@@ -219,32 +165,14 @@ class Layout:
             length += len(block.tokens)
         return groups
 
-    def _words(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(_LONG_WORD.sub(r"\g<0> ", text), add_special_tokens=False).ids)
-
 
 def collate(rows: Sequence[Row], pad_token: int) -> dict[str, IntArray]:
     """Return the network's four inputs, each of shape (rows, tokens of the longest row), int64."""
-    width = max((len(row) for row in rows), default=0)
-    batch = {name: np.zeros((len(rows), width), dtype=np.int64) for name in INPUT_NAMES}
-    batch["input_ids"].fill(pad_token)
-    batch["question_ids"].fill(PADDING)
-    for index, row in enumerate(rows):
-        for name in INPUT_NAMES:
-            batch[name][index, : len(row)] = getattr(row, name)
-    return batch
+    return collate_rows(rows, _padding(pad_token))
 
 
-def _option_texts(question: Question) -> list[str]:
-    """What stands behind each option marker: none for a Noul, the options of a Choice, the levels of a Score."""
-    if isinstance(question, Noul):
-        return []
-    if isinstance(question, Score):
-        return [render(level) for level in question.criteria]
-    return [
-        name if description is None else f"{name}: {render(description)}"
-        for name, description in question.criteria.items()
-    ]
+def _padding(pad_token: int) -> dict[str, int]:
+    return dict.fromkeys(INPUT_NAMES, 0) | {"input_ids": pad_token, "question_ids": PADDING}
 
 
 def _row(state: list[int], blocks: Sequence[Block]) -> Row:
@@ -262,12 +190,3 @@ def _row(state: list[int], blocks: Sequence[Block]) -> Row:
 
 def _array(values: list[int]) -> IntArray:
     return np.array(values, dtype=np.int64)
-
-
-def _render_state(state: object) -> str:
-    if state is None:
-        raise StateError("it is None", "Give text, or data that JSON can hold.")
-    try:
-        return render(state)
-    except ValueError as error:
-        raise StateError(str(error), "Give text, or data that JSON can hold.") from None

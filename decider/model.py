@@ -5,11 +5,8 @@ one, and refuse a call that is too big for one. Who would rather have several pa
 similar length run together and no pass is too big; `decide_iter` answers a stream of any length in bounded memory.
 The answers are the same whichever way they are asked for.
 
-The folder holds model.onnx (inputs: four int64 arrays of shape (rows, tokens), output: logits of shape
-(rows, tokens, 2 or 3); column 0 is read at the marker of a Noul, column 1 at the markers of a Choice's options and of a
-Score's levels; column 2, where there is one, says whether the state answers the question, and is averaged over the
-question's markers), tokenizer.json, decider.json, golden.json and, for the intervals of yes/no answers,
-calibration.json.
+The folder holds model.onnx, tokenizer.json, decider.json, golden.json and, for the intervals of yes/no answers,
+calibration.json. decider.json says how the model is asked and read (see decider.specs).
 """
 
 from __future__ import annotations
@@ -22,28 +19,25 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
 from decider.calibration.stored import read_stored
 from decider.calibration.venn_abers import VennAbers
 from decider.errors import DeciderError, ModelFileError, ProviderError, RequestTooLargeError
-from decider.layout import EncodedRequest, Layout, Row, collate
+from decider.graph import check_graph
+from decider.layouts import open_layout, read_tokenizer
 from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, read_manifest
 from decider.passes import cells, plan_passes
 from decider.protocol import Encoded, Request
 from decider.questions import Noul, Question, QuestionLike, Score, read_questions
+from decider.rows import AnyLayout, AnyRow, EncodedRequest, FloatArray, Scores, collate
 from decider.session import OpenSession, Provider, open_session
+from decider.specs import Shared
 from decider.stream import CPU_PASS, CUDA_PASS, answer_stream
 
-ANSWERABLE: Final = 2  # the column that says whether the state answers a question
 SHIPPED_MODEL: Final = Path(__file__).parent / "models" / "desk"
 # How far logits may be from the golden ones, which a CPU computed, perhaps of another make.
 TOLERANCE: Final[Mapping[Provider, float]] = {"cpu": 0.002, "cuda": 0.02}
-
-# What a network gives for a question: all columns at its markers, shape (markers, 2 or 3).
-Logits = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,7 @@ class Decider:
     def __init__(
         self,
         manifest: Manifest,
-        layout: Layout,
+        layout: AnyLayout,
         session: OpenSession,
         folder: Path,
         intervals: VennAbers | None = None,
@@ -95,9 +89,13 @@ class Decider:
         """
         folder = SHIPPED_MODEL if path is None else Path(path)
         manifest = read_manifest(folder)
-        layout = Layout(Tokenizer.from_file(str(folder / TOKENIZER_FILE)), manifest.markers, manifest.limits)
+        tokenizer = read_tokenizer(folder / TOKENIZER_FILE)
+        layout = open_layout(folder, tokenizer, manifest.layout, manifest.limits)
         stored = read_stored(folder, manifest.sha256)
-        session = open_session(folder / MODEL_FILE, provider, threads, spinning=spinning)
+        bound = isinstance(manifest.layout, Shared)
+        session = open_session(folder / MODEL_FILE, provider, threads, spinning=spinning, bound=bound)
+        if session.session is not None:
+            check_graph(folder / MODEL_FILE, session.session, layout, tokenizer)
         decider = cls(manifest, layout, session, folder, None if stored is None else stored.noul)
         if verify or decider.provider == "cuda":
             decider._verify()
@@ -145,9 +143,7 @@ class Decider:
         """
         records = read_questions(questions)
         encoded = self.layout.encode(state, records)
-        longest = max(len(row) for row in encoded.rows)
-        if cells(1, longest) > self.layout.limits.attention_cells:
-            raise RequestTooLargeError(1, longest, self.layout.limits.attention_cells)
+        self._refuse_too_large(1, max(len(row) for row in encoded.rows))
         return Encoded(records, encoded)
 
     def decide_encoded(
@@ -162,8 +158,12 @@ class Decider:
         read = iter(self._read(rows, max_waste, max_cells))
         answers = []
         for each in encoded:
-            logits = {name: found for _ in each.request.rows for name, found in next(read).items()}
-            answers.append(self._answers(each.questions, each.request, logits))
+            parts: dict[str, list[FloatArray]] = {name: [] for name in each.questions}
+            for _ in each.request.rows:
+                for name, part in next(read).items():
+                    parts[name].append(part)
+            scores = {name: self.layout.read(question, parts[name]) for name, question in each.questions.items()}
+            answers.append(self._answers(each.questions, each.request, scores))
         return answers
 
     def check_golden(self) -> float:
@@ -184,31 +184,37 @@ class Decider:
             other = "Use provider='cpu' and report it." if self.provider == "cuda" else "Restore the model's folder."
             raise ProviderError(self.provider, f"its logits differ by {difference:.3g} from golden.json", other)
 
-    def _read(self, rows: Sequence[Row], max_waste: float | None, max_cells: int | None) -> list[dict[str, Logits]]:
-        """Return the logits of the questions of each row; the rows of a pass are held to the limit before it runs."""
-        limit = self.layout.limits.attention_cells
-        read: list[dict[str, Logits]] = [{} for _ in rows]
+    def _read(
+        self, rows: Sequence[AnyRow], max_waste: float | None, max_cells: int | None
+    ) -> list[dict[str, FloatArray]]:
+        """Return what each row picks for its questions; the rows of a pass are held to the limit before it runs."""
+        limit, per_token = self.layout.limits.attention_cells, self.layout.cells_per_token
+        read: list[dict[str, FloatArray]] = [{} for _ in rows]
         if max_waste is None:
             plan = [list(range(len(rows)))] if rows else []
         else:
-            plan = plan_passes([len(row) for row in rows], max_waste, min(max_cells or limit, limit))
+            plan = plan_passes([len(row) for row in rows], max_waste, min(max_cells or limit, limit), per_token)
         for places in plan:
-            batch = collate([rows[place] for place in places], self.layout.markers.pad)
-            count, width = batch["input_ids"].shape
-            if cells(count, width) > limit:
-                raise RequestTooLargeError(count, width, limit)
-            logits = np.asarray(self._runner.run(["logits"], batch)[0], dtype=np.float32)
+            self._refuse_too_large(len(places), max(len(rows[place]) for place in places))
+            batch = collate([rows[place] for place in places], self.layout.graph.padding)
+            output = np.asarray(self._runner.run([self.layout.graph.output], batch)[0], dtype=np.float32)
             for index, place in enumerate(places):
-                read[place] = _at_markers(rows[place], logits[index])
+                read[place] = rows[place].pick(output[index])
         return read
 
+    def _refuse_too_large(self, rows: int, tokens: int) -> None:
+        limit = self.layout.limits.attention_cells
+        needed = cells(rows, tokens, self.layout.cells_per_token)
+        if needed > limit:
+            raise RequestTooLargeError(rows, tokens, limit, needed)
+
     def _answers(
-        self, questions: Mapping[str, Question], request: EncodedRequest, logits: Mapping[str, Logits]
+        self, questions: Mapping[str, Question], request: EncodedRequest[AnyRow], scores: Mapping[str, Scores]
     ) -> Answers:
         calibration = self.manifest.calibration
         return Answers(
             {
-                name: _answer(question, logits[name], calibration, self.intervals)
+                name: _answer(question, scores[name], calibration, self.intervals)
                 for name, question in questions.items()
             },
             model=self.manifest.name,
@@ -236,36 +242,28 @@ def raw_logits(answer: Answer) -> list[float]:
     return [] if answer.logits is None else list(answer.logits.values())
 
 
-def _at_markers(row: Row, logits: NDArray[np.float32]) -> dict[str, Logits]:
-    return {name: logits[places].astype(np.float64) for name, places in row.markers.items()}
-
-
-def _answer(question: Question, logits: Logits, calibration: Calibration, intervals: VennAbers | None) -> Answer:
-    answerable = _answerable(logits, calibration)
+def _answer(question: Question, scores: Scores, calibration: Calibration, intervals: VennAbers | None) -> Answer:
+    values = scores.values
+    answerable = None
+    if scores.answerable is not None:
+        answerable = _sigmoid(scores.answerable / calibration.temperature("answerable"))
     if isinstance(question, Noul):
-        logit = float(logits[0, 0])
+        logit = float(values[0])
         interval = None if intervals is None else intervals.interval(logit)
         return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit, answerable, interval)
-    raw: list[float] = logits[:, 1].tolist()
+    raw: list[float] = values.tolist()
     if isinstance(question, Score):
-        shares = _softmax(logits[:, 1] / calibration.temperature("score"))
+        shares = _softmax(values / calibration.temperature("score"))
         expected = sum(level * share for level, share in enumerate(shares))
         legend = dict(enumerate(question.criteria))
         return ScoreAnswer(expected, legend, dict(enumerate(shares)), dict(enumerate(raw)), answerable)
-    shares = _softmax(logits[:, 1] / calibration.temperature("choice"))
+    shares = _softmax(values / calibration.temperature("choice"))
     probabilities = dict(zip(question.options, shares, strict=True))
     best = max(question.options, key=lambda option: probabilities[option])
     return ChoiceAnswer(best, probabilities, dict(zip(question.options, raw, strict=True)), answerable)
 
 
-def _answerable(logits: Logits, calibration: Calibration) -> float | None:
-    """Return P(the state answers the question) from the mean of column 2 over its markers, where there is one."""
-    if logits.shape[1] <= ANSWERABLE:
-        return None
-    return _sigmoid(float(logits[:, ANSWERABLE].mean()) / calibration.temperature("answerable"))
-
-
-def _softmax(scores: NDArray[np.float64]) -> list[float]:
+def _softmax(scores: FloatArray) -> list[float]:
     weights = np.exp(scores - scores.max())
     shares: list[float] = (weights / weights.sum()).tolist()
     return shares

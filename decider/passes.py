@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def cells(rows: int, tokens: int) -> int:
-    """Return the attention cells of a pass over so many rows, each padded to so many tokens."""
-    return rows * tokens * tokens
+def cells(rows: int, tokens: int, per_token: int = 0) -> int:
+    """Return the attention cells of a pass over so many rows, each padded to so many tokens.
+
+    `per_token` is what a token costs beyond that, in cells (see decider.rows.AnyLayout).
+    """
+    return rows * tokens * (tokens + per_token)
 
 
-def plan_passes(lengths: Sequence[int], max_waste: float, max_cells: int) -> list[list[int]]:
+def plan_passes(lengths: Sequence[int], max_waste: float, max_cells: int, per_token: int = 0) -> list[list[int]]:
     """Distribute rows of these lengths (in tokens) over passes; return the places of the rows of each pass.
 
     In no pass is padding more than the share `max_waste` of its tokens (0: equal lengths alone; 1: whatever comes), and
@@ -28,7 +31,9 @@ def plan_passes(lengths: Sequence[int], max_waste: float, max_cells: int) -> lis
     for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
         length = lengths[place]
         count = len(passes[-1]) + 1 if passes else 0
-        fits = count and cells(count, width) <= max_cells and filled + length >= (1 - max_waste) * count * width
+        fits = (
+            count and cells(count, width, per_token) <= max_cells and filled + length >= (1 - max_waste) * count * width
+        )
         if fits:
             passes[-1].append(place)
             filled += length

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from decider.answers import Answers
-from decider.layout import EncodedRequest
 from decider.questions import Question, QuestionLike
+from decider.rows import AnyRow, EncodedRequest
 
 Request: TypeAlias = tuple[object, Mapping[str, QuestionLike]]
 """A state and the questions about it, by id."""
@@ -32,7 +32,7 @@ class Encoded:
     """A request that was checked and laid out as rows: ready to be answered, alone or in the company of others."""
 
     questions: Mapping[str, Question]
-    request: EncodedRequest
+    request: EncodedRequest[AnyRow]
 
 
 class BatchModel(Protocol):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from decider.binding import BindableSession, BoundRunner
 from decider.errors import MissingPackageError, ModelFileError, ProviderError
+from decider.onnx_header import read_header
 
 PROVIDER_VARIABLE: Final = "DECIDER_PROVIDER"
 CPU: Final = "CPUExecutionProvider"
@@ -59,14 +60,22 @@ class Session(Runner, BindableSession, Protocol):
         """Return the providers in use, the preferred one first."""
         ...
 
+    def get_inputs(self) -> Sequence[Any]:
+        """Return the inputs with their names, types and shapes."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session with the provider that runs it, and, when CUDA was tried in vain, why."""
+    """A session with the provider that runs it, and, when CUDA was tried in vain, why.
+
+    `runner` is the session itself, or runs it with bound buffers.
+    """
 
     runner: Runner
     provider: Provider
     reason: str | None = None
+    session: Session | None = None
 
 
 def open_session(
@@ -75,14 +84,16 @@ def open_session(
     threads: int | None = None,
     ort: ModuleType | None = None,
     spinning: bool = False,
+    bound: bool = True,
 ) -> OpenSession:
     """Open a model file with the provider "auto", "cpu" or "cuda".
 
     "auto" takes CUDA where it works and the CPU otherwise; the environment variable DECIDER_PROVIDER stands in for
     "auto". `threads` is the number of CPU threads of one pass (None: ONNX Runtime decides). With `spinning` they keep
     their cores busy between passes: quicker when passes follow each other at once, and a waste otherwise. `ort`
-    replaces the onnxruntime module. On CUDA passes run in bound buffers (decider.binding).
-    Raises ProviderError when "cuda" cannot be had, MissingPackageError when ONNX Runtime is absent or broken.
+    replaces the onnxruntime module. On CUDA passes run in bound buffers (decider.binding) unless `bound` is False.
+    Raises ProviderError when "cuda" cannot be had, MissingPackageError when ONNX Runtime is absent or broken,
+    ModelFileError when it cannot open the file.
     """
     wanted = wanted_provider(provider)
     ort = ort if ort is not None else import_onnxruntime()
@@ -91,15 +102,16 @@ def open_session(
         _log.warning("%s: %s", _BOTH_INSTALLED, _REINSTALL)
     options = session_options(ort, threads, spinning)
     if wanted == "cpu":
-        return OpenSession(_session(ort, model_path, [CPU], options), "cpu")
+        return _on_cpu(ort, model_path, options)
     session, reason = _try_cuda(ort, model_path, options, both)
     if session is not None:
         fixed = isinstance(session.get_outputs()[0].shape[-1], int)  # else the size of the output is not known before
-        return OpenSession(BoundRunner(session, ort) if fixed else session, "cuda")
+        runner = BoundRunner(session, ort) if bound and fixed else session
+        return OpenSession(runner, "cuda", session=session)
     if wanted == "cuda":
         raise ProviderError("cuda", reason, f"Remedy: {_REINSTALL if both else _INSTALL_CUDA}; or ask for 'cpu'.")
     _log.info("decider runs on the CPU: %s", reason)
-    return OpenSession(_session(ort, model_path, [CPU], options), "cpu", reason)
+    return _on_cpu(ort, model_path, options, reason)
 
 
 def session_options(ort: ModuleType, threads: int | None = None, spinning: bool = False) -> Any:
@@ -152,6 +164,33 @@ def both_packages_installed() -> bool:
     return True
 
 
+def _on_cpu(ort: ModuleType, model_path: Path, options: object, reason: str | None = None) -> OpenSession:
+    try:
+        session = _session(ort, model_path, [CPU], options)
+    except ModelFileError:
+        raise
+    except Exception as error:  # ONNX Runtime's own error classes differ between versions
+        raise _cannot_open(ort, model_path, error) from error
+    return OpenSession(session, "cpu", reason, session)
+
+
+def _cannot_open(ort: ModuleType, path: Path, error: Exception) -> ModelFileError:
+    """Say why ONNX Runtime cannot open a file, in words that lead to a remedy."""
+    header = read_header(path)
+    if header is None:
+        return ModelFileError(path, "it is not an ONNX file, or not a whole one", "Export the model anew.")
+    version = getattr(ort, "__version__", "here")
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {number}" for domain, number in sorted(header.opsets.items()))
+    if "opset" in str(error) or "IR version" in str(error):
+        return ModelFileError(
+            path,
+            f"ONNX Runtime {version} is too old for its opset ({opsets}; IR version {header.ir_version})",
+            "Export it with opset 17, or upgrade ONNX Runtime.",
+        )
+    said = str(error).split("\n")[0]
+    return ModelFileError(path, f"ONNX Runtime {version} cannot open it, opset {opsets} ({said})", "Export it anew.")
+
+
 def _try_cuda(ort: ModuleType, model_path: Path, options: object, both: bool) -> tuple[Session | None, str]:
     if CUDA not in ort.get_available_providers():
         reason = "this build of ONNX Runtime has no CUDA"
@@ -163,7 +202,7 @@ def _try_cuda(ort: ModuleType, model_path: Path, options: object, both: bool) ->
             session = _session(ort, model_path, [(CUDA, CUDA_OPTIONS), CPU], options)
         except ModelFileError:
             raise
-        except Exception as error:  # ONNX Runtime's own error classes differ between versions
+        except Exception as error:  # the file may be at fault; then the CPU cannot open it either, and says so
             return None, f"ONNX Runtime could not start CUDA ({error})"
     if session.get_providers()[0] == CUDA:
         return session, ""

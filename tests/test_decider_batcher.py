@@ -24,8 +24,8 @@ from decider import (
     StateError,
 )
 from decider.batcher import MicroBatcher
-from decider.layout import EncodedRequest
 from decider.questions import read_questions
+from decider.rows import EncodedRequest
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
 FOREVER = 60_000.0

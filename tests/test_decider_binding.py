@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from decider import Decider, Noul
 from decider.binding import SHAPES_KEPT, BoundRunner
-from decider.layout import collate
+from decider.rows import collate
 from decider.session import import_onnxruntime
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
@@ -29,7 +29,7 @@ def bound(decider: Decider) -> BoundRunner:
 
 def inputs(decider: Decider, words: int, rows: int = 1) -> dict[str, NDArray[np.int64]]:
     row = decider.encode("seat " * words, {"q": Noul("Is it full?")}).request.rows[0]
-    return collate([row] * rows, decider.layout.markers.pad)
+    return collate([row] * rows, decider.layout.graph.padding)
 
 
 def test_shapes_in_any_order_give_what_a_plain_run_gives(decider: Decider, bound: BoundRunner) -> None:

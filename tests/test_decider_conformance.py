@@ -12,10 +12,10 @@ import pytest
 from loopback import LoopbackServer
 
 from decider import Answer, Answers, ChoiceAnswer, Decider, Encoded, NoulAnswer, QuestionLike, ScoreAnswer, Usage
-from decider.layout import EncodedRequest
 from decider.model import SHIPPED_MODEL
 from decider.protocol import BatchModel
 from decider.questions import Noul, Question, Score, read_questions
+from decider.rows import EncodedRequest
 from decider.serve import ModelCard, create_app
 from decider.wire import to_json, write_question
 

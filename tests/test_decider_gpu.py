@@ -13,8 +13,8 @@ import pytest
 from decider_gpu import Machine, Report, Speed
 
 from decider import Decider
-from decider.layout import collate
 from decider.passes import cells
+from decider.rows import collate
 from decider.session import CPU, CUDA, import_onnxruntime
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
@@ -108,15 +108,16 @@ def test_no_pass_is_too_big_and_no_row_is_lost(decider: Decider, monkeypatch: py
 
 def test_rounding_a_batch_up_changes_no_answer(decider: Decider) -> None:
     rows = decider_gpu.rows_of(decider, 12)
-    batch = collate(rows, decider.layout.markers.pad)
-    rounded = decider_gpu.padded(batch, decider.layout.markers.pad)
+    batch = collate(rows, decider.layout.graph.padding)
+    rounded = decider_gpu.padded(batch, decider.layout.graph.padding)
     count, tokens = batch["input_ids"].shape
     assert (count % 8, tokens % 64) != (0, 0)
     assert [size % by for size, by in zip(rounded["input_ids"].shape, (8, 64), strict=True)] == [0, 0]
     plain, wide = (np.asarray(decider._runner.run(["logits"], each)[0]) for each in (batch, rounded))
     for index, row in enumerate(rows):
-        for places in row.markers.values():
-            np.testing.assert_allclose(wide[index, places], plain[index, places], atol=1e-5)
+        picked = row.pick(plain[index])
+        for name, logits in row.pick(wide[index]).items():
+            np.testing.assert_allclose(logits, picked[name], atol=1e-5)
 
 
 def test_nodes_are_counted_by_who_computed_them() -> None:

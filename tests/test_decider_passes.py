@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from decider import Decider, Noul, QuestionError, Request, RequestTooLargeError, StateError
-from decider.layout import Layout
+from decider.layouts import open_layout, read_tokenizer
 from decider.manifest import read_manifest
 from decider.passes import cells, plan_passes
 from decider.progress import PlainProgress, progress_bar
@@ -91,7 +90,7 @@ class ZeroRunner:
 def with_runner(runner: Runner, attention_cells: int = 60_000_000) -> Decider:
     manifest = read_manifest(TINY)
     limits = dataclasses.replace(manifest.limits, attention_cells=attention_cells)
-    layout = Layout(Tokenizer.from_file(str(TINY / "tokenizer.json")), manifest.markers, limits)
+    layout = open_layout(TINY, read_tokenizer(TINY / "tokenizer.json"), manifest.layout, limits)
     return Decider(manifest, layout, OpenSession(runner, "cpu"), TINY)
 
 

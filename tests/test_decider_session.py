@@ -18,7 +18,7 @@ from decider import Decider, MissingPackageError, ModelFileError, Noul, Provider
 from decider import model as model_module
 from decider import session as module
 from decider.binding import BoundRunner
-from decider.layout import collate
+from decider.rows import collate
 from decider.session import CPU, CUDA, OpenSession, Provider, open_session
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
@@ -282,7 +282,7 @@ def test_the_silent_rewriting_of_int8_weights_is_switched_off() -> None:
     """Held against the graph as it stands in the file: ONNX Runtime's default rounds activations, ours does not."""
     decider = Decider.load(TINY, "cpu", threads=1)
     row = decider.encode("seats free: 3", {"q": Noul("Is it full?")}).request.rows[0]
-    inputs = collate([row], decider.layout.markers.pad)
+    inputs = collate([row], decider.layout.graph.padding)
     ort = module.import_onnxruntime()
 
     def logits(options: object) -> NDArray[np.float32]:

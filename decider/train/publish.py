@@ -33,6 +33,7 @@ from decider.manifest import (
 from decider.model import Decider, GoldenCase, raw_logits
 from decider.questions import Question, read_questions
 from decider.session import open_session
+from decider.specs import Shared
 from decider.train.base import Base
 from decider.train.evaluate import Evaluation, evaluate, fit_calibration, fit_intervals, judge
 from decider.train.examples import Example
@@ -127,7 +128,7 @@ def write_description(
         name,
         sha256(folder / MODEL_FILE),
         sha256(folder / TOKENIZER_FILE),
-        base.markers,
+        Shared(base.markers),
         base.limits,
         Calibration(),
         training,
