@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,14 @@ def test_company_names_orders_and_padding_move_no_probability(
 def test_a_stream_moves_no_probability(asked: Asked, chance: random.Random) -> None:
     decider = loaded(TINY)
     assert_same_as_alone(decider, asked, list(decider.decide_iter(disguised(asked, chance))))
+
+
+def test_threads_that_ask_at_once_move_no_probability() -> None:
+    decider = loaded(TINY)
+    asked = [(f"seats {number} free " * (1 + number % 5), {"q": Noul("full?")}) for number in range(60)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda request: decider.decide(*request).nouls["q"].noul, asked))
+    assert answers == pytest.approx([decider.decide(*request).nouls["q"].noul for request in asked], abs=TOLERANCE)
 
 
 @pytest.mark.skipif(not (SHIPPED_MODEL / "decider.json").is_file(), reason="there is no shipped model")
