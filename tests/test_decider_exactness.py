@@ -64,10 +64,14 @@ def disguised(asked: Asked, chance: random.Random) -> list[tuple[str, dict[str, 
     return requests
 
 
-def assert_same_as_alone(decider: Decider, asked: Asked, answers: list[Answers]) -> None:
-    for (state, questions), together in zip(asked, answers, strict=True):
+def each_alone(decider: Decider, asked: Asked) -> list[list[Answer]]:
+    return [[decider.decide(state, {"q": question})["q"] for question in questions] for state, questions in asked]
+
+
+def assert_same(expected: list[list[Answer]], answers: list[Answers]) -> None:
+    for expected_answers, together in zip(expected, answers, strict=True):
         for name, answer in together.items():
-            alone = decider.decide(state, {"q": questions[int(name.split()[1])]})["q"]
+            alone = expected_answers[int(name.split()[1])]
             assert probabilities(answer) == pytest.approx(probabilities(alone), abs=TOLERANCE)
             assert answer.answerable == pytest.approx(alone.answerable, abs=TOLERANCE)
             if isinstance(alone, ChoiceAnswer):
@@ -75,20 +79,20 @@ def assert_same_as_alone(decider: Decider, asked: Asked, answers: list[Answers])
                 assert answer.confidence == pytest.approx(alone.confidence, abs=2 * TOLERANCE)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(requests, wastes, st.randoms(use_true_random=False))
 def test_company_names_orders_and_padding_move_no_probability(
     asked: Asked, max_waste: float | None, chance: random.Random
 ) -> None:
     decider = loaded(TINY)
-    assert_same_as_alone(decider, asked, decider.decide_many(disguised(asked, chance), max_waste))
+    assert_same(each_alone(decider, asked), decider.decide_many(disguised(asked, chance), max_waste))
 
 
 @settings(max_examples=10, deadline=None)
 @given(requests, st.randoms(use_true_random=False))
 def test_a_stream_moves_no_probability(asked: Asked, chance: random.Random) -> None:
     decider = loaded(TINY)
-    assert_same_as_alone(decider, asked, list(decider.decide_iter(disguised(asked, chance))))
+    assert_same(each_alone(decider, asked), list(decider.decide_iter(disguised(asked, chance))))
 
 
 def test_threads_that_ask_at_once_move_no_probability() -> None:
@@ -100,15 +104,16 @@ def test_threads_that_ask_at_once_move_no_probability() -> None:
 
 
 @pytest.mark.skipif(not (SHIPPED_MODEL / "decider.json").is_file(), reason="there is no shipped model")
-@pytest.mark.parametrize("max_waste", [None, 0.25])
-def test_the_shipped_model_keeps_the_same_promise(max_waste: float | None) -> None:
+def test_the_shipped_model_keeps_the_same_promise() -> None:
     wish = Choice({"cancel": "give up the place", "transfer": "let another person have it", "other": None}, "The wish?")
     rule = Noul("Does the writer ask for an exception?", NoulCriteria(true="a rule would be bent"))
     mood = Score(["calm", "annoyed", "angry"], "How does the writer feel?")
     asked: Asked = [
         ("Request: please let my sister have my place, I am away that week.", [wish, rule, mood]),
-        ("Request: " + "and another thing, the room was cold. " * 30, [mood, *[wish] * 6, rule]),
+        ("Request: " + "and another thing, the room was cold. " * 15, [mood, wish, rule]),
         ("Request: hi", [rule]),
     ]
     decider = loaded(SHIPPED_MODEL)
-    assert_same_as_alone(decider, asked, decider.decide_many(disguised(asked, random.Random(1)), max_waste))
+    alone = each_alone(decider, asked)
+    for max_waste in (None, 0.25):
+        assert_same(alone, decider.decide_many(disguised(asked, random.Random(1)), max_waste))
