@@ -1,7 +1,7 @@
-"""The command line: `decider ask`, `decider serve`, `decider report`.
+"""The command line: `decider ask`, `decider serve`, `decider check`, `decider report`.
 
 A command is a function that adds its parser to the others and sets `run`, which takes the parsed arguments and returns
-the exit code: 0, or 2 for what cannot be done as asked.
+the exit code: 0, or 2 for what cannot be done as asked; `check` returns 1 for a model that cannot be relied on.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from decider.checkup import check_folder
 from decider.errors import DeciderError, MissingPackageError
 from decider.manifest import MODEL_FILE
-from decider.model import Decider
+from decider.model import SHIPPED_MODEL, Decider
 from decider.protocol import DecisionModel
 from decider.questions import QuestionLike, read_questions
 from decider.report.command import add_report
@@ -115,7 +116,25 @@ def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS: tuple[Callable[[Parsers], None], ...] = (add_ask, add_serve, add_report)
+def add_check(commands: Parsers) -> None:
+    """Add `decider check`."""
+    parser = commands.add_parser("check", help="look into a model folder and ask its golden requests")
+    parser.add_argument("folder", type=Path, nargs="?", default=SHIPPED_MODEL, help="the model that comes with this")
+    parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
+    parser.set_defaults(run=check)
+
+
+def check(options: argparse.Namespace) -> int:
+    """Print what the folder is; 1 where it does not answer as it should."""
+    found = check_folder(options.folder, options.provider, options.threads)
+    sys.stdout.write("\n".join(found.lines) + "\n")
+    for fault in found.faults:
+        sys.stderr.write(f"decider: {fault}\n")
+    return 1 if found.faults else 0
+
+
+COMMANDS: tuple[Callable[[Parsers], None], ...] = (add_ask, add_serve, add_check, add_report)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 import numpy as np
 from tokenizers import Tokenizer
 
-from decider.errors import ModelFileError
+from decider.errors import DeciderError, ModelFileError
+from decider.manifest import MANIFEST_FILE
 from decider.questions import Choice, Noul, Question
 from decider.rows import AnyLayout, GraphInterface, collate
 from decider.session import Session
@@ -71,7 +72,12 @@ def probe(path: Path, session: Session, layout: AnyLayout, highest_token: int) -
     Raises ModelFileError where the run fails, as with a tokenizer of more tokens than the network knows, or where the
     output has another number of dimensions or columns than the layout reads.
     """
-    batch = collate(layout.encode("a", PROBE).rows, layout.graph.padding)
+    try:
+        batch = collate(layout.encode("a", PROBE).rows, layout.graph.padding)
+    except DeciderError as error:
+        raise ModelFileError(
+            path.with_name(MANIFEST_FILE), f"not even a short question can be laid out ({error})", "Raise its limits."
+        ) from error
     batch["input_ids"][0, 0] = highest_token
     try:
         (output,) = session.run([layout.graph.output], batch)

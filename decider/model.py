@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
 from decider.calibration.stored import read_stored
@@ -30,7 +31,7 @@ from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, 
 from decider.passes import cells, plan_passes
 from decider.protocol import Encoded, Request
 from decider.questions import Noul, Question, QuestionLike, Score, read_questions
-from decider.rows import AnyLayout, AnyRow, EncodedRequest, FloatArray, Scores, collate
+from decider.rows import AnyLayout, AnyRow, EncodedRequest, FloatArray, IntArray, Scores, collate
 from decider.session import OpenSession, Provider, open_session
 from decider.specs import Shared
 from decider.stream import CPU_PASS, CUDA_PASS, answer_stream
@@ -166,6 +167,10 @@ class Decider:
             answers.append(self._answers(each.questions, each.request, scores))
         return answers
 
+    def run(self, batch: Mapping[str, IntArray]) -> NDArray[np.float32]:
+        """Run the network once and return its output as it is; see decider.rows.GraphInterface for its shape."""
+        return np.asarray(self._runner.run([self.layout.graph.output], batch)[0], dtype=np.float32)
+
     def check_golden(self) -> float:
         """Ask the fixed requests of golden.json and return the largest difference of a logit to the stored one."""
         golden = read_golden(self.folder / GOLDEN_FILE)
@@ -197,7 +202,7 @@ class Decider:
         for places in plan:
             self._refuse_too_large(len(places), max(len(rows[place]) for place in places))
             batch = collate([rows[place] for place in places], self.layout.graph.padding)
-            output = np.asarray(self._runner.run([self.layout.graph.output], batch)[0], dtype=np.float32)
+            output = self.run(batch)
             for index, place in enumerate(places):
                 read[place] = rows[place].pick(output[index])
         return read

@@ -106,6 +106,8 @@ def test_the_python_blocks_of_a_document_run(
             pytest.skip(f"line {line}: there is no decision model here; `make model` trains one")
         if "DECIDER_URL" in block:
             monkeypatch.setenv("DECIDER_URL", request.getfixturevalue("docs_decider"))
+        if "import torch" in block:
+            pytest.importorskip("torch", reason=f"line {line}: the extra `train` brings torch")
         if "DATABASE_URL" in block:
             monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("docs_server"))
         source = "\n" * (line - 1) + block  # so that a traceback names the line of the document
