@@ -17,11 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from decider.errors import MissingPackageError, ModelFileError
+from decider.golden import write_golden
 from decider.manifest import (
     GOLDEN_FILE,
     MODEL_FILE,
@@ -31,7 +31,7 @@ from decider.manifest import (
     sha256,
     write_manifest,
 )
-from decider.model import Decider, GoldenCase, raw_logits, read_golden
+from decider.model import Decider, read_golden
 
 KEPT_FILES: Final = (TOKENIZER_FILE, "LICENSE", "NOTICE")
 
@@ -72,12 +72,8 @@ def _copy(source: Path, target: Path, precision: Precision, convert: Callable[[A
     convert(model, target / MODEL_FILE)
     written = replace(manifest, sha256=sha256(target / MODEL_FILE), metrics={}, precision=precision)
     write_manifest(target, replace(written, name=f"{manifest.name}-{precision}"))
-    answers = Decider.load(target, "cpu").decide_many([(case.state, case.questions) for case in golden])
-    stored = [
-        GoldenCase(case.state, case.questions, {name: raw_logits(answer) for name, answer in given.items()})
-        for case, given in zip(golden, answers, strict=True)
-    ]
-    (target / GOLDEN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n")
+    requests = [(case.state, case.questions) for case in golden]
+    write_golden(Decider.load(target, "cpu"), requests, target / GOLDEN_FILE)
 
 
 def _unpack(model: Any) -> None:

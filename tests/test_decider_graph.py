@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from tiny_models import LIMITS, Graph, following_graph, product_graph, word_tokenizer, write_folder
 
 from decider import Decider, ModelFileError
-from decider.manifest import FORMAT, read_manifest, sha256
+from decider.manifest import FORMAT, read_manifest, sha256, write_manifest
 from decider.onnx_header import read_header
 from decider.specs import Causal, Column, Pair, Shared, Spec
 
@@ -147,19 +147,29 @@ def test_what_is_no_tokenizer(tmp_path: Path) -> None:
         Decider.load(folder, "cpu", 1)
 
 
-def test_a_folder_of_the_first_format_is_read_as_shared() -> None:
-    fields = json.loads((TINY / "decider.json").read_text())
-    assert fields["format"] == 1
-    manifest = read_manifest(TINY)
+def folder_of_the_first_format(path: Path, **changed: int) -> tuple[Path, dict[str, int]]:
+    """A copy of the tiny model as the first format wrote it, with its markers at the top; and these."""
+    folder = shutil.copytree(TINY, path)
+    fields = json.loads((folder / "decider.json").read_text())
+    markers = {**(fields.pop("layout")["markers"] if "layout" in fields else fields.pop("markers")), **changed}
+    (folder / "decider.json").write_text(json.dumps({**fields, "format": 1, "markers": markers}))
+    return folder, markers
+
+
+def test_a_folder_of_the_first_format_is_read_as_shared(tmp_path: Path) -> None:
+    folder, markers = folder_of_the_first_format(tmp_path / "m")
+    manifest = read_manifest(folder)
     assert isinstance(manifest.layout, Shared)
     assert manifest.format == FORMAT
-    assert manifest.layout.markers.noul == fields["markers"]["noul"]
+    assert manifest.layout.markers.noul == markers["noul"]
+    assert Decider.load(folder, "cpu", 1).check_golden() < 1e-3
+    write_manifest(folder, manifest)
+    assert "markers" not in json.loads((folder / "decider.json").read_text())
+    assert read_manifest(folder) == manifest
 
 
 def test_markers_that_the_tokenizer_does_not_have(tmp_path: Path) -> None:
-    folder = shutil.copytree(TINY, tmp_path / "m")
-    markers = json.loads((folder / "decider.json").read_text())["markers"]
-    set_fields(folder, markers={**markers, "option": 99_999})
+    folder, _ = folder_of_the_first_format(tmp_path / "m", option=99_999)
     with pytest.raises(ModelFileError, match="99999, which is the marker 'option'"):
         Decider.load(folder, "cpu", 1)
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from decider import golden
 from decider.answers import Calibration
 from decider.calibration.stored import write_stored
 from decider.errors import MissingPackageError
@@ -30,7 +31,7 @@ from decider.manifest import (
     sha256,
     write_manifest,
 )
-from decider.model import Decider, GoldenCase, raw_logits
+from decider.model import Decider
 from decider.questions import Question, read_questions
 from decider.session import open_session
 from decider.specs import Shared
@@ -153,12 +154,9 @@ def write_description(
 
 def write_golden(decider: Decider, examples: Sequence[Example], path: Path) -> None:
     """Write the fixed requests, and the first examples' requests, with the logits that the model gives now."""
-    requests = [*FIXED_CASES, *((example.state, _as_fields(example.questions)) for example in examples)]
-    cases = [
-        GoldenCase(state, questions, {name: raw_logits(answer) for name, answer in answers.items()})
-        for (state, questions), answers in zip(requests, decider.decide_many(requests), strict=True)
-    ]
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(cases), indent=1) + b"\n")
+    golden.write_golden(
+        decider, [*FIXED_CASES, *((example.state, _as_fields(example.questions)) for example in examples)], path
+    )
 
 
 def apache_licence() -> str:
