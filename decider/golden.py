@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from decider.answers import Answers
-from decider.errors import ModelFileError, QuestionError
+from decider.errors import ModelFileError, QuestionError, StateError
 from decider.manifest import MANIFEST_FILE
 from decider.model import Decider, GoldenCase, raw_logits, read_golden
 from decider.questions import Noul
@@ -96,11 +96,17 @@ def check_longest(decider: Decider) -> int:
 
 def _longest_state(decider: Decider) -> str:
     """A text that fills the room for a state, and is not refused."""
-    limits = decider.layout.limits
-    words = limits.state
-    while words > 1 and decider.encode("a " * words, {"q": Noul("a")}).request.truncated:
+    words = decider.layout.limits.state
+    while words > 1 and not _is_read_whole(decider, "a " * words):
         words -= 1
     return "a " * words
+
+
+def _is_read_whole(decider: Decider, state: str) -> bool:
+    try:
+        return not decider.encode(state, {"q": Noul("a")}).request.truncated
+    except StateError:
+        return False
 
 
 def _differences(left: Answers, right: Answers, name: str) -> list[float]:

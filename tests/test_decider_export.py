@@ -43,6 +43,12 @@ def test_an_onnx_file_becomes_a_folder(tmp_path: Path) -> None:
     assert answers.model == "words"
 
 
+def test_a_state_may_be_refused_as_soon_as_it_is_too_long(tmp_path: Path) -> None:
+    limits = Limits(state=24, state_refused=25, question=32)
+    done = export_model(*files(tmp_path), tmp_path / "made", Pair(), name="words", limits=limits)
+    assert done.longest == 24 + 32
+
+
 def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     source, tokenizer = files(tmp_path)
     with pytest.raises(ModelFileError, match="token_type_ids"):
