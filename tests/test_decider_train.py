@@ -178,7 +178,11 @@ def test_the_recipe_runs_from_files_to_a_model_folder(tmp_path: Path, capsys: py
     described = json.loads((out / "decider.json").read_text())
     assert described["metrics"]["files"]["onnx_difference"] < 1e-4
     assert described["metrics"]["test"]["types"]["noul"]["accuracy"]["count"] == 24
-    assert described["training"]["runs"]["0"]["steps"] > 0
+    first, second = described["training"]["stages"]
+    assert first["runs"]["0"]["steps"] > 0
+    assert first["kept"] == "0"
+    assert set(second["held_out_losses"]) == {"1", "2", "mean"}
+    assert second["held_out_losses"][second["kept"]] == min(second["held_out_losses"].values())
     decider = Decider.load(out, "cpu", threads=1)
     assert decider.check_golden() < 1e-5
     assert "CPU s" in capsys.readouterr().err

@@ -1,8 +1,8 @@
-"""Trains from several seeds side by side and puts the runs together.
+"""Trains from several seeds side by side, keeps the run that does best on held-out wordings, and tunes it.
 
-Runs from one pretrained encoder end up near each other, so the mean of their weights is a network too, and often a
-better one on wordings that none of them saw (Wortsman et al. 2022, "Model soups", arXiv:2203.05482). Which of the runs
-and their mean is kept is decided on the held-out wordings. Their losses also show how much a seed matters.
+Tuning starts several shorter runs from the weights that were kept and tries the mean of theirs too: networks that start
+together end up near each other, and their mean does better on wordings that none of them saw (Wortsman et al. 2022,
+"Model soups", arXiv:2203.05482). The mean of runs that start apart, with heads at random, is worse than either.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -25,17 +26,24 @@ from decider.train.examples import Example, read_examples
 from decider.train.fit import Outcome, Settings, held_out_loss, train
 from decider.train.network import Network
 
+COMPARED_ROWS: Final = 600
+TUNING_RUNS: Final = 2
+
 Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What every run shares. `layers` are those of the pretrained encoder; none: a tiny random network."""
+    """What every run shares. `layers` are those of the pretrained encoder; none: a tiny random network.
+
+    `tuning` are the settings of the second stage; None: there is none.
+    """
 
     training: Path
     held_out: Path
     layers: tuple[int, ...]
     settings: Settings
+    tuning: Settings | None = None
 
     def base(self, training: Sequence[Example]) -> Base:
         """Return where training starts."""
@@ -45,67 +53,62 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """The network that is kept, where it started, each run's outcome by seed, and each candidate's held-out loss."""
+class Stage:
+    """The outcome of each run of a stage by seed, the held-out loss of each candidate, and which was kept."""
 
-    network: Network
-    base: Base
-    outcomes: dict[str, Outcome]
-    losses: dict[str, float]
+    settings: Settings
+    runs: dict[str, Outcome]
+    held_out_losses: dict[str, float]
     kept: str
 
 
-def train_runs(plan: Plan, seeds: Sequence[int], threads: int, say: Callable[[str], None]) -> Finished:
-    """Train one network a seed, `threads` at once, and keep the best of them and their mean.
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The network that is kept, where it started, and what each stage did."""
 
-    A single run uses all `threads` itself.
-    """
+    network: Network
+    base: Base
+    stages: tuple[Stage, ...]
+
+
+def train_runs(plan: Plan, seeds: Sequence[int], threads: int, say: Callable[[str], None]) -> Finished:
+    """Train one network a seed, `threads` at once, keep the best, and tune it with TUNING_RUNS further seeds."""
+    examples = read_examples(plan.training)
+    base = plan.base(examples)
+    layout = Layout(base.tokenizer, base.markers, base.limits)
+    held_out = label_rows(layout, read_examples(plan.held_out))[:COMPARED_ROWS]
+    network = Network(base)
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
-        if len(seeds) == 1:
-            outcomes = {str(seeds[0]): train_run(plan, seeds[0], threads, folder)}
-        else:
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(min(threads, len(seeds)), mp_context=context) as pool:
-                started = {str(seed): pool.submit(train_run, plan, seed, 1, folder) for seed in seeds}
-                outcomes = {seed: future.result() for seed, future in started.items()}
-        weights = {seed: load(folder / f"{seed}.pt") for seed in outcomes}
+        runs = _side_by_side(plan, seeds, threads, folder, None)
+        candidates = {seed: load(folder / f"{seed}.pt") for seed in runs}
+        stages = [_choose(network, base, held_out, candidates, plan.settings, runs, say)]
+        if plan.tuning is not None:
+            torch.save(network.state_dict(), start := folder / "start.pt")
+            tuned = replace(plan, settings=plan.tuning)
+            runs = _side_by_side(tuned, range(max(seeds) + 1, max(seeds) + 1 + TUNING_RUNS), threads, folder, start)
+            candidates = {seed: load(folder / f"{seed}.pt") for seed in runs}
+            candidates["mean"] = mean(list(candidates.values()))
+            stages.append(_choose(network, base, held_out, candidates, plan.tuning, runs, say))
     torch.set_num_threads(threads)
-    return choose(plan, weights, outcomes, say)
+    return Finished(network, base, tuple(stages))
 
 
-def train_run(plan: Plan, seed: int, threads: int, folder: Path) -> Outcome:
-    """Train one network and write its weights to `folder`, under the seed's number."""
+def train_run(plan: Plan, seed: int, threads: int, folder: Path, start: Path | None) -> Outcome:
+    """Train one network, from the weights in `start` where given, and write its weights to `folder` by its seed."""
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     examples = read_examples(plan.training)
     base = plan.base(examples)
     layout = Layout(base.tokenizer, base.markers, base.limits)
     network = Network(base)
+    if start is not None:
+        network.load_state_dict(load(start))
     held_out = label_rows(layout, read_examples(plan.held_out))
     settings = replace(plan.settings, seed=seed)
     outcome = train(network, base, label_rows(layout, examples), held_out, settings, _teller(seed))
     torch.save(network.state_dict(), folder / f"{seed}.pt")
     return outcome
-
-
-def choose(
-    plan: Plan, weights: dict[str, Weights], outcomes: dict[str, Outcome], say: Callable[[str], None]
-) -> Finished:
-    """Return the candidate with the lowest loss on all held-out examples: one of the runs, or the mean of all."""
-    base = plan.base(read_examples(plan.training))
-    layout = Layout(base.tokenizer, base.markers, base.limits)
-    held_out: list[LabelledRow] = label_rows(layout, read_examples(plan.held_out))
-    candidates = {**weights, "mean": mean(list(weights.values()))} if len(weights) > 1 else weights
-    network = Network(base)
-    losses: dict[str, float] = {}
-    for name, candidate in candidates.items():
-        network.load_state_dict(candidate)
-        losses[name] = held_out_loss(network, base, held_out, plan.settings)
-        say(f"{name}: held out {losses[name]:.4f}")
-    kept = min(losses, key=lambda name: losses[name])
-    network.load_state_dict(candidates[kept])
-    return Finished(network, base, outcomes, losses, kept)
 
 
 def mean(weights: Sequence[Weights]) -> Weights:
@@ -117,6 +120,38 @@ def load(path: Path) -> Weights:
     """Read weights that a run wrote."""
     loaded: Weights = torch.load(path, weights_only=True)
     return loaded
+
+
+def _side_by_side(
+    plan: Plan, seeds: Sequence[int], threads: int, folder: Path, start: Path | None
+) -> dict[str, Outcome]:
+    """Train with every seed: in a process of one thread each, or, alone or with one thread, here."""
+    if threads == 1 or len(seeds) == 1:
+        return {str(seed): train_run(plan, seed, threads, folder, start) for seed in seeds}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(threads, len(seeds)), mp_context=context) as pool:
+        started = {str(seed): pool.submit(train_run, plan, seed, 1, folder, start) for seed in seeds}
+        return {seed: future.result() for seed, future in started.items()}
+
+
+def _choose(
+    network: Network,
+    base: Base,
+    held_out: Sequence[LabelledRow],
+    candidates: dict[str, Weights],
+    settings: Settings,
+    runs: dict[str, Outcome],
+    say: Callable[[str], None],
+) -> Stage:
+    """Give the network the candidate with the lowest loss on the same held-out rows for all."""
+    losses: dict[str, float] = {}
+    for name, weights in candidates.items():
+        network.load_state_dict(weights)
+        losses[name] = held_out_loss(network, base, held_out, settings)
+        say(f"{name}: held out {losses[name]:.4f}")
+    kept = min(losses, key=lambda name: losses[name])
+    network.load_state_dict(candidates[kept])
+    return Stage(settings, runs, losses, kept)
 
 
 def _teller(seed: int) -> Callable[[str], None]:

@@ -26,7 +26,7 @@ from desk.decisions.label import label
 from desk.decisions.pools import POOLS, SPLITS, Pools, Split, load_pools
 from desk.policy import render, same_address
 
-CASE_SHARE = 0.4
+CASE_SHARE = 0.2
 """So many of the cases are also asked about as a whole, records and all."""
 FOREIGN_SHARE = 0.2
 """So many texts from outside come on one case."""
