@@ -32,7 +32,7 @@ class NoulAnswer:
 
     `interval` says how far the calibration answers pin the probability down; None for a model that brings none.
     `answerable`, here and in the other answers, is the probability that the state holds what the question asks about;
-    None where the model does not say.
+    None where the model does not say. Scores are multiplied by it: what cannot be answered is left even.
     """
 
     noul: float

@@ -252,17 +252,18 @@ def _answer(question: Question, scores: Scores, calibration: Calibration, interv
     answerable = None
     if scores.answerable is not None:
         answerable = _sigmoid(scores.answerable / calibration.temperature("answerable"))
+    known = 1.0 if answerable is None else answerable  # what cannot be answered is left even
     if isinstance(question, Noul):
         logit = float(values[0])
-        interval = None if intervals is None else intervals.interval(logit)
-        return NoulAnswer(_sigmoid(logit / calibration.temperature("noul")), logit, answerable, interval)
+        interval = None if intervals is None else intervals.interval(logit * known)
+        return NoulAnswer(_sigmoid(logit * known / calibration.temperature("noul")), logit, answerable, interval)
     raw: list[float] = values.tolist()
     if isinstance(question, Score):
-        shares = _softmax(values / calibration.temperature("score"))
+        shares = _softmax(values * known / calibration.temperature("score"))
         expected = sum(level * share for level, share in enumerate(shares))
         legend = dict(enumerate(question.criteria))
         return ScoreAnswer(expected, legend, dict(enumerate(shares)), dict(enumerate(raw)), answerable)
-    shares = _softmax(values / calibration.temperature("choice"))
+    shares = _softmax(values * known / calibration.temperature("choice"))
     probabilities = dict(zip(question.options, shares, strict=True))
     best = max(question.options, key=lambda option: probabilities[option])
     return ChoiceAnswer(best, probabilities, dict(zip(question.options, raw, strict=True)), answerable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,13 @@ def test_the_docs_show_the_figures_of_the_shipped_model() -> None:
     figures = read_figures(FIGURES)
     assert figures.model_sha256 == read_manifest(ROOT / "decider" / "models" / "desk").sha256
     assert table(figures) in (ROOT / "docs" / "decider.md").read_text()
+
+
+def test_the_docs_show_the_losses_of_the_runs_behind_the_shipped_model() -> None:
+    described = json.loads((ROOT / "decider" / "models" / "desk" / "decider.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "decider.md").read_text(encoding="utf-8")
+    for name, stage in zip(("first", "second"), described["training"]["stages"], strict=True):
+        for candidate, loss in stage["held_out_losses"].items():
+            row = "mean of both weights" if candidate.startswith("mean") else f"seed {candidate}"
+            kept = " (kept)" if candidate == stage["kept"] else ""
+            assert f"| {name} stage, {row}{kept} | {loss:.3f} |" in page
