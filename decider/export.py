@@ -41,7 +41,7 @@ from decider.rows import Limits, collate
 from decider.specs import Causal, Pair, Shared, Spec
 
 if TYPE_CHECKING:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]  # only the extra `train` brings it
 
 PARITY: Final = 1e-4
 OPSET: Final = 17

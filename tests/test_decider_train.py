@@ -233,8 +233,8 @@ def test_dropped_words_are_whole_words_of_the_state() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_masking_the_scores_is_one_addition_in_the_exported_graph(tmp_path: Path) -> None:
     import onnx
-    import torch
 
+    torch = pytest.importorskip("torch")
     from decider.train.base import tiny_base
     from decider.train.export import export
     from decider.train.network import Network, _as_bias
