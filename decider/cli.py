@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
-    except (DeciderError, OSError, json.JSONDecodeError) as error:
+    except (DeciderError, OSError, ValueError) as error:
         sys.stderr.write(f"decider: {error}\n")
         return 2
 
@@ -96,7 +96,7 @@ def serve(options: argparse.Namespace) -> int:
         from decider.stream import CPU_PASS, CUDA_PASS
     except ImportError as error:
         raise MissingPackageError(
-            error.name or "starlette", "it is needed to serve", "Install it: pip install 'minigraph[decider,serve]'"
+            error.name or "starlette", "it is needed to serve", "Install it: pip install -e '.[decider,serve]'"
         ) from error
     key = os.environ.get(KEY_VARIABLE) or None
     if key is None and not options.without_key and not _is_local(options.host):
@@ -152,7 +152,7 @@ def _opened(options: argparse.Namespace) -> AbstractContextManager[DecisionModel
         from decider.client import RemoteDecider
     except ImportError as error:
         raise MissingPackageError(
-            "httpx", "it is needed to ask an endpoint", "Install it: pip install 'minigraph[decider,client]'"
+            "httpx", "it is needed to ask an endpoint", "Install it: pip install -e '.[decider,client]'"
         ) from error
     return RemoteDecider(options.url)
 

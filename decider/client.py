@@ -58,7 +58,8 @@ class _Settings:
         longest_wait: float = 30.0,
     ) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        # The property raises ValueError for a port that is none.
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.port == 0:
             raise ValueError(f"url is {url!r}: write the address of the server, such as http://127.0.0.1:8000")
         if retries < 0 or not 0 < timeout < float("inf") or longest_wait < 0:
             raise ValueError("retries and longest_wait must not be negative, timeout must be above 0 and finite")
@@ -311,7 +312,7 @@ def _detail(response: httpx.Response) -> tuple[str | None, str]:
         return error_type if isinstance(error_type, str) else None, found["message"]
     if isinstance(found, list):
         faults = [fault for fault in found if isinstance(fault, dict)]
-        paths = [".".join(map(str, fault.get("loc") or [])) for fault in faults]
+        paths = [".".join(map(str, loc)) if isinstance(loc := fault.get("loc"), list) else str(loc) for fault in faults]
         listed = "; ".join(f"{path}: {fault.get('msg')}" for path, fault in zip(paths, faults, strict=True))
         return "validation_error", listed
     if isinstance(found, str):

@@ -10,6 +10,7 @@ DeciderError
 ├── ProviderError        the wanted execution provider cannot run here
 ├── MissingPackageError  a package is not installed, or its installation is broken
 ├── ModelFileError       a model folder with a file missing, damaged or of another version
+├── ModelOutputError     a model whose scores are no finite numbers
 ├── CalibrationError     a fit that means nothing, or a file of fits that belongs to other weights
 ├── TrainingDataError    a line of a training file that does not say what it should
 └── EndpointError        an endpoint elsewhere did not answer
@@ -148,6 +149,17 @@ class ModelFileError(DeciderError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{path}: {problem}. {remedy}")
+
+
+class ModelOutputError(DeciderError):
+    """A model gave a score that is no finite number; an answer made of it would mean nothing."""
+
+    def __init__(self, question_id: str) -> None:
+        self.question_id = question_id
+        super().__init__(
+            f"The model's scores for question {question_id!r} are not all finite numbers, so there is no answer. "
+            "Check the model with decider check."
+        )
 
 
 class CalibrationError(DeciderError):

@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from decider.answers import Calibration
+from decider.checkup import TOGETHER
 from decider.errors import DeciderError, MissingPackageError, ModelFileError
 from decider.golden import FIXED_REQUESTS, FixedRequest, check_longest, moved_by_company, write_golden
 from decider.layout import INPUT_NAMES
@@ -112,6 +113,12 @@ def export_model(
         longest = check_longest(decider)
         write_golden(decider, requests, made / GOLDEN_FILE)
         together = moved_by_company(decider, made / GOLDEN_FILE)
+        if not together <= TOGETHER:
+            raise ModelFileError(
+                made / MODEL_FILE,
+                f"answers depend on what else is in the batch: a logit moves by {together:.2g}",
+                "Let the network look at its mask.",
+            )
         parity = None if isinstance(source, Path) else _parity(source, decider, requests)
         made.rename(folder)
     return Exported(folder, parity, together, longest)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
 from decider.calibration.stored import read_stored
 from decider.calibration.venn_abers import VennAbers
-from decider.errors import DeciderError, ModelFileError, ProviderError, RequestTooLargeError
+from decider.errors import DeciderError, ModelFileError, ModelOutputError, ProviderError, RequestTooLargeError
 from decider.graph import check_graph
 from decider.layouts import open_layout, read_tokenizer
 from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, read_manifest
@@ -219,7 +219,7 @@ class Decider:
         calibration = self.manifest.calibration
         return Answers(
             {
-                name: _answer(question, scores[name], calibration, self.intervals)
+                name: _answer(name, question, scores[name], calibration, self.intervals)
                 for name, question in questions.items()
             },
             model=self.manifest.name,
@@ -247,8 +247,12 @@ def raw_logits(answer: Answer) -> list[float]:
     return [] if answer.logits is None else list(answer.logits.values())
 
 
-def _answer(question: Question, scores: Scores, calibration: Calibration, intervals: VennAbers | None) -> Answer:
+def _answer(
+    name: str, question: Question, scores: Scores, calibration: Calibration, intervals: VennAbers | None
+) -> Answer:
     values = scores.values
+    if not np.isfinite(values).all() or not math.isfinite(scores.answerable or 0.0):
+        raise ModelOutputError(name)
     answerable = None
     if scores.answerable is not None:
         answerable = _sigmoid(scores.answerable / calibration.temperature("answerable"))

@@ -135,6 +135,7 @@ def read_questions(questions: Mapping[str, QuestionLike]) -> dict[str, Question]
     for question_id, question in questions.items():
         if not isinstance(question_id, str) or not question_id:
             raise QuestionError("id", f"{question_id!r} is not a name", "Use text that is not empty.", str(question_id))
+        _check_text("id", question_id)
         try:
             records[question_id] = question if isinstance(question, Question) else read_question(question)
         except QuestionError as error:

@@ -89,9 +89,13 @@ class _Reader:
 
     def number(self, name: str, field: str, value: object) -> float:
         """Return a finite number."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.wrong(field, f"{value!r} is not a finite number", name)
-        return float(value)
+        try:
+            number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise self.wrong(field, f"{value!r:.80} is not a finite number", name)
+        return number
 
     def share(self, name: str, field: str, value: object) -> float:
         """Return a probability."""

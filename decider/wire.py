@@ -20,7 +20,7 @@ import msgspec
 from decider.answers import Answer, Answers, NoulAnswer, ScoreAnswer
 from decider.errors import QuestionError, RequestError, RequestFault
 from decider.questions import Choice, Noul, Question, read_question
-from decider.rendering import CuttableState
+from decider.rendering import CuttableState, render
 
 DEFAULT_MODEL: Final = "jev-latest"
 CUTTABLE: Final = "x_cuttable"
@@ -54,9 +54,9 @@ def write_request(state: object, questions: Mapping[str, Question], model: str =
     """Return the fields of a request, ready for JSON."""
     fields: dict[str, object] = {"model": model, "state": state}
     if isinstance(state, CuttableState):
-        fields["state"] = f"{state.head}\n{state.cuttable}\n{state.tail}"
-        start = len(state.head) + 1
-        fields[CUTTABLE] = [start, start + len(state.cuttable)]
+        head, cuttable, tail = (render(part) for part in (state.head, state.cuttable, state.tail))
+        fields["state"] = f"{head}\n{cuttable}\n{tail}"
+        fields[CUTTABLE] = [len(head) + 1, len(head) + 1 + len(cuttable)]
     return {**fields, "questions": {name: write_question(question) for name, question in questions.items()}}
 
 

@@ -335,3 +335,8 @@ def test_many_states_keep_their_order_and_an_error_says_which_it_was(
 def test_settings_that_mean_nothing_are_refused(client: type, options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"^(url|retries|the key)"):
         client(**{"url": URL, **options})
+
+
+def test_a_port_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"[Pp]ort"):
+        RemoteDecider("http://127.0.0.1:99999")

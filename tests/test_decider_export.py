@@ -106,7 +106,9 @@ def test_check_finds_other_answers_than_the_golden_ones(tmp_path: Path, capsys: 
     assert decider_main(["check", str(tmp_path / "nowhere")]) == 2
 
 
-def test_check_finds_a_graph_that_does_not_heed_its_mask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_that_does_not_heed_its_mask_is_refused_and_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The mask is taken and all of it counts: padding, which is 3 here, then changes answers."""
     graph = product_graph(WORDS)
     for node in graph.nodes:
@@ -115,7 +117,12 @@ def test_check_finds_a_graph_that_does_not_heed_its_mask(tmp_path: Path, capsys:
     graph.save(tmp_path / "scorer.onnx")
     word_tokenizer(list(WORDS)).save(str(tmp_path / "words.json"))
     made = tmp_path / "made"
-    export_model(tmp_path / "scorer.onnx", tmp_path / "words.json", made, Pair(), name="words", limits=LIMITS)
+    files = tmp_path / "scorer.onnx", tmp_path / "words.json"
+    with pytest.raises(ModelFileError, match="what else is in the batch"):
+        export_model(*files, made, Pair(), name="words", limits=LIMITS)
+    assert not made.exists()
+    monkeypatch.setattr("decider.export.TOGETHER", np.inf)
+    export_model(*files, made, Pair(), name="words", limits=LIMITS)
     assert decider_main(["check", str(made), "--provider", "cpu"]) == 1
     assert "depends on what else is asked" in capsys.readouterr().err
 

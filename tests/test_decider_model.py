@@ -15,12 +15,14 @@ import pytest
 from numpy.typing import NDArray
 
 from decider import (
+    Answer,
     Answers,
     Choice,
     CuttableState,
     Decider,
     DecisionModel,
     ModelFileError,
+    ModelOutputError,
     Noul,
     NoulCriteria,
     QuestionError,
@@ -102,12 +104,17 @@ def test_answers_carry_probabilities_and_provenance(decider: Decider) -> None:
     assert answers.truncated == 0
 
 
+def known(answer: Answer) -> float:
+    """The share by which scores are multiplied before they become probabilities."""
+    return 1.0 if answer.answerable is None else answer.answerable
+
+
 def test_probabilities_are_logits_divided_by_the_stored_temperature(decider: Decider) -> None:
     answers = decider.decide(STATE, QUESTIONS)
     noul, choice = answers.nouls["person"], answers.choices["intent"]
     temperatures = decider.manifest.calibration.temperatures
-    assert noul.noul == pytest.approx(1 / (1 + np.exp(-np.array(noul.logit) / temperatures["noul"])))
-    weights = np.exp(np.array(raw_logits(choice)) / temperatures["choice"])
+    assert noul.noul == pytest.approx(1 / (1 + np.exp(-np.array(noul.logit) * known(noul) / temperatures["noul"])))
+    weights = np.exp(np.array(raw_logits(choice)) * known(choice) / temperatures["choice"])
     assert list(choice.probabilities.values()) == pytest.approx((weights / weights.sum()).tolist())
 
 
@@ -117,7 +124,8 @@ def test_a_score_of_levels_has_the_logits_of_a_choice_between_them(decider: Deci
         STATE, {"score": Score(levels, "How?"), "choice": Choice(dict.fromkeys(levels), "How?"), "n": Noul("How?")}
     )
     assert raw_logits(answers["score"]) == pytest.approx(raw_logits(answers["choice"]), abs=TOLERANCE)
-    weights = np.exp(np.array(raw_logits(answers["score"])) / decider.manifest.calibration.temperature("score"))
+    temperature = decider.manifest.calibration.temperature("score")
+    weights = np.exp(np.array(raw_logits(answers["score"])) * known(answers["score"]) / temperature)
     assert list(answers.scores["score"].probabilities.values()) == pytest.approx((weights / weights.sum()).tolist())
 
 
@@ -245,3 +253,12 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     (folder / "decider.json").write_text(json.dumps({**fields, "format": 3}))
     with pytest.raises(ModelFileError, match="format is 3"):
         Decider.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_scores_that_are_no_numbers_are_no_answer(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Decider.load(TINY, "cpu", threads=1)
+    monkeypatch.setattr(broken, "run", lambda batch: np.full((*batch["input_ids"].shape, 2), value, dtype=np.float32))
+    with pytest.raises(ModelOutputError) as caught:
+        broken.decide("a door", {"open": Noul("Is it open?")})
+    assert caught.value.question_id == "open"

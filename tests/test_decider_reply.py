@@ -117,3 +117,9 @@ def test_extras_of_the_wrong_type_are_refused() -> None:
     with pytest.raises(ReplyError, match="x_truncated"):
         read(changed(NOUL), x_truncated="no")
     assert read(changed(NOUL), x_truncated=True).truncated == 1
+
+
+def test_a_number_too_large_for_a_float_is_refused() -> None:
+    body = '{"model": "m", "answers": {"q": {"type": "noul", "noul": 1' + "0" * 400 + "}}}"
+    with pytest.raises(ReplyError, match="finite"):
+        read_response(body.encode(), {"q": Noul("a")}, "http://here", None)

@@ -215,3 +215,8 @@ def test_whatever_comes_is_a_request_or_a_list_of_faults(fields: dict[str, objec
         return
     assert listed
     assert all(fault.loc[0] == "body" and fault.msg and fault.type for fault in listed)
+
+
+def test_the_parts_of_a_state_are_written_as_a_local_model_reads_them() -> None:
+    state = CuttableState({"a": None}, "b")  # type: ignore[arg-type]  # what a caller may pass
+    assert str(write_request(state, {"q": Noul("?")})["state"]).startswith('{"a": null}\nb')
