@@ -88,7 +88,10 @@ def create_app(
     """Return the ASGI application that answers with a model.
 
     With a `key`, every request needs the header `Authorization: Bearer KEY`; without one, any header is accepted.
+    Raises ValueError for a key that no header could carry.
     """
+    if key is not None and (not key.isprintable() or key != key.strip() or not key):
+        raise ValueError("the key is empty, begins or ends with a space, or holds a line break: no header can carry it")
     limits = limits or ServerLimits()
     metrics = Metrics()
     service = _Service(model, card, limits, metrics)

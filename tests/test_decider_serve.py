@@ -316,3 +316,9 @@ def test_a_caller_who_leaves_harms_nobody(url: str) -> None:
 
     asyncio.run(leave())
     assert ask(url).status_code == 200
+
+
+@pytest.mark.parametrize("key", ["", "secret\n", " secret"])
+def test_a_key_that_no_header_carries_is_refused_at_the_start(key: str) -> None:
+    with pytest.raises(ValueError, match="header"):
+        create_app(Decider.load(TINY, "cpu", threads=1), CARD, key)
