@@ -61,13 +61,22 @@ class SqliteStore:
     def as_left(self) -> Iterator[Saver]:
         """A saver over a copy of the file and its log: the next process finds both as the last one left them."""
         copy = self.path.with_name(f"copy of {self.path.name}")
-        for end in ("", "-wal"):
-            copy.with_name(copy.name + end).unlink(missing_ok=True)
-            if self.path.with_name(self.path.name + end).exists():
+        while True:  # again where a process that is still dying wrote meanwhile: the two files belong together
+            before = self._written()
+            for end in ("", "-wal", "-shm"):
+                copy.with_name(copy.name + end).unlink(missing_ok=True)
+            for end in before:
                 shutil.copy(self.path.with_name(self.path.name + end), copy.with_name(copy.name + end))
+            if self._written() == before:
+                break
         with SqliteSaver(copy) as saver:
             yield saver
         copy.unlink()
+
+    def _written(self) -> dict[str, tuple[int, int]]:
+        """When the file and its log were last written, in nanoseconds, and their sizes; by the ends of their names."""
+        files = {end: self.path.with_name(self.path.name + end) for end in ("", "-wal")}
+        return {end: (file.stat().st_mtime_ns, file.stat().st_size) for end, file in files.items() if file.exists()}
 
     def damage(self) -> str:
         """What `PRAGMA integrity_check` finds wrong; "" if nothing is."""
