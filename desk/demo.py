@@ -32,7 +32,13 @@ class Scene:
 
 
 SCENES: Final = (
-    Scene("A question about the rules", "R105", "What happens to my money if I cancel a workshop?", "ask_policy", 0.0),
+    Scene(
+        "A question about the rules",
+        "R105",
+        "What do your rules say about refunds when I cancel?",
+        "ask_policy",
+        0.0,
+    ),
     Scene(
         "An action that a person confirms (tau_act is set to 1, so no mail goes out alone)",
         "R101",
