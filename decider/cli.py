@@ -23,13 +23,11 @@ from decider.manifest import MODEL_FILE
 from decider.model import SHIPPED_MODEL, Decider
 from decider.protocol import DecisionModel
 from decider.questions import QuestionLike, read_questions
-from decider.report.command import add_report
-from decider.wire import write_response
+from decider.report.command import add_processor, add_report
+from decider.wire import KEY_VARIABLE, write_response
 
 if TYPE_CHECKING:
     Parsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
-
-KEY_VARIABLE = "DECIDER_API_KEY"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,8 +118,7 @@ def add_check(commands: Parsers) -> None:
     """Add `decider check`."""
     parser = commands.add_parser("check", help="look into a model folder and ask its golden requests")
     parser.add_argument("folder", type=Path, nargs="?", default=SHIPPED_MODEL, help="the model that comes with this")
-    parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
+    add_processor(parser)
     parser.set_defaults(run=check)
 
 
@@ -141,8 +138,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", type=Path, metavar="FOLDER", help="model folder (the one that comes with the package)"
     )
-    parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
+    add_processor(parser)
 
 
 def _opened(options: argparse.Namespace) -> AbstractContextManager[DecisionModel]:

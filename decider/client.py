@@ -11,8 +11,7 @@ import asyncio
 import email.utils
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,21 +22,19 @@ import msgspec
 from decider.answers import Answers
 from decider.errors import (
     BusyError,
-    DeciderError,
     KeyRefusedError,
     RefusedError,
     ServerFaultError,
     StateError,
     UnreachableError,
+    about_request,
 )
 from decider.protocol import Request
 from decider.questions import QuestionLike, read_questions
 from decider.rendering import CuttableState, render
 from decider.reply import read_response
-from decider.wire import DEFAULT_MODEL, to_json, write_request
+from decider.wire import DEFAULT_MODEL, KEY_VARIABLE, REQUEST_ID_HEADER, to_json, write_request
 
-KEY_VARIABLE: Final = "DECIDER_API_KEY"
-REQUEST_ID_HEADER: Final = "x-typesafe-request-id"
 PATH: Final = "/v1/systemone"
 BUSY: Final = (429, 503, 529)
 AGAIN: Final = (408, 500, 502, 504, *BUSY)
@@ -163,7 +160,7 @@ class RemoteDecider:
         """
         answers = []
         for place, call in enumerate(_calls(self._settings, requests)):
-            with _noted(place):
+            with about_request(place):
                 answers.append(self._play(call))
         return answers
 
@@ -220,7 +217,7 @@ class AsyncRemoteDecider:
 
         async def play(place: int, call: _Call) -> Answers:
             async with room:
-                with _noted(place):
+                with about_request(place):
                     return await self._play(call)
 
         calls = enumerate(_calls(self._settings, requests))
@@ -258,19 +255,9 @@ class AsyncRemoteDecider:
 def _calls(settings: _Settings, requests: Sequence[Request]) -> list[_Call]:
     calls = []
     for place, (state, questions) in enumerate(requests):
-        with _noted(place):
+        with about_request(place):
             calls.append(_Call(settings, state, questions))
     return calls
-
-
-@contextmanager
-def _noted(place: int) -> Iterator[None]:
-    """Say in a note of an error which request of several it is about."""
-    try:
-        yield
-    except DeciderError as error:
-        error.add_note(f"This was request {place} of the call, counted from 0.")
-        raise
 
 
 def _check_state(state: object) -> None:

@@ -24,13 +24,24 @@ DeciderError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 
 class DeciderError(Exception):
     """The base of all errors of this package."""
+
+
+@contextmanager
+def about_request(place: int, of: str = "call") -> Iterator[None]:
+    """Say in a note of an error which request of several it is about, counted from 0."""
+    try:
+        yield
+    except DeciderError as error:
+        error.add_note(f"This was request {place} of the {of}, counted from 0.")
+        raise
 
 
 class QuestionError(DeciderError):

@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, NoulAnswer, ScoreAnswer, Usage
 from decider.calibration.stored import read_stored
 from decider.calibration.venn_abers import VennAbers
-from decider.errors import DeciderError, ModelFileError, ModelOutputError, ProviderError, RequestTooLargeError
+from decider.errors import (
+    ModelFileError,
+    ModelOutputError,
+    ProviderError,
+    RequestTooLargeError,
+    about_request,
+)
 from decider.graph import check_graph
 from decider.layouts import open_layout, read_tokenizer
 from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, read_manifest
@@ -119,11 +125,8 @@ class Decider:
         """
         encoded = []
         for place, (state, questions) in enumerate(requests):
-            try:
+            with about_request(place):
                 encoded.append(self.encode(state, questions))
-            except DeciderError as error:
-                error.add_note(f"This was request {place} of the call, counted from 0.")
-                raise
         return self.decide_encoded(encoded, max_waste)
 
     def decide_iter(

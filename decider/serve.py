@@ -41,9 +41,16 @@ from decider.errors import (
 from decider.protocol import BatchModel
 from decider.serve_metrics import Metrics
 from decider.stream import CPU_PASS
-from decider.wire import DEFAULT_MODEL, question_fault, read_request, to_json, write_question, write_response
+from decider.wire import (
+    DEFAULT_MODEL,
+    REQUEST_ID_HEADER,
+    question_fault,
+    read_request,
+    to_json,
+    write_question,
+    write_response,
+)
 
-REQUEST_ID_HEADER: Final = "x-typesafe-request-id"
 RETRY_AFTER_SECONDS: Final = 1
 ERROR_TYPES: Final = {
     400: "invalid_request_error",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sized
 from typing import Final
 
 from decider.answers import Answers
-from decider.errors import DeciderError
+from decider.errors import DeciderError, about_request
 from decider.progress import progress_bar
 from decider.protocol import BatchModel, Encoded, Request
 
@@ -41,9 +41,9 @@ def _windows(model: BatchModel, requests: Iterable[Request]) -> Iterator[list[En
     rows = 0
     for place, (state, questions) in enumerate(requests):
         try:
-            encoded = model.encode(state, questions)
-        except DeciderError as error:
-            error.add_note(f"This was request {place} of the stream, counted from 0.")
+            with about_request(place, "stream"):
+                encoded = model.encode(state, questions)
+        except DeciderError:
             if window:
                 yield window
             raise

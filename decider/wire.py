@@ -24,6 +24,9 @@ from decider.rendering import CuttableState, render
 
 DEFAULT_MODEL: Final = "jev-latest"
 CUTTABLE: Final = "x_cuttable"
+REQUEST_ID_HEADER: Final = "x-typesafe-request-id"
+KEY_VARIABLE: Final = "DECIDER_API_KEY"
+"""Where server and client look for the key in the environment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,12 @@ def report(options: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
+def add_processor(parser: argparse.ArgumentParser) -> None:
+    """Add what computes: the provider and the threads."""
+    parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="model folder")
     parser.add_argument("cases", type=Path, help="labelled examples, JSON Lines (see decider.train.examples)")
@@ -61,7 +67,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wordings", type=Path, metavar="FILE", help="other ways to ask the questions, as JSON")
     parser.add_argument("--limit", type=int, metavar="N", help="take the first N cases")
     parser.add_argument("--robustness", type=int, default=100, metavar="N", help="cases to ask in other ways (100)")
-    parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
+    add_processor(parser)
     parser.add_argument("--progress", action="store_true", help="show how many questions are answered")
     parser.set_defaults(run=report)

@@ -22,7 +22,7 @@ from typing import cast
 from decider import Answers, Decider, Noul, NoulAnswer, Request
 from desk.decisions.figures import Prediction, figure_of
 from desk.decisions.label import POLICY_QUESTIONS, PolicyQuestion
-from desk.policy import ROUTES, Case, facts, same_address
+from desk.policy import ROUTES, Case, Facts, facts, same_address
 from desk.routing import (
     CASE_QUESTIONS,
     allow_probability,
@@ -117,6 +117,11 @@ def policy_predictions(items: Sequence[Item], answers: Sequence[Answers]) -> dic
     return methods
 
 
+def pending_address(found: Facts) -> str | None:
+    """Give where the pending mail of a labelled case goes: the first address in the request, else the one on record."""
+    return found.addresses[0] if found.addresses else found.record_address
+
+
 def guard_predictions(items: Sequence[Item], answers: Sequence[Answers]) -> dict[str, list[Prediction]]:
     """Give predictions for the guard on the route items that say send_email (may be sent) or escalate (may not).
 
@@ -127,7 +132,7 @@ def guard_predictions(items: Sequence[Item], answers: Sequence[Answers]) -> dict
         if item.question is not None or item.label not in ("send_email", "escalate"):
             continue
         found = facts(item.case)
-        to = found.addresses[0] if found.addresses else found.record_address
+        to = pending_address(found)
         asked = given["guard"]
         assert isinstance(asked, NoulAnswer)
         in_code = 1.0 if same_address(to, found.record_address) else 0.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from decider.rendering import render
 from desk.decisions.ask import Answer, Asker, PlainQuestion
 from desk.decisions.compose import Sample, Writer
 from desk.decisions.pools import POOLS, PoolError, Split
@@ -77,7 +78,7 @@ def load_foreign(split: Split, folder: Path = POOLS) -> Foreign:
     for part in ("foreign", "near", "general"):
         if not data.get(part):
             raise PoolError(f"{path.name}, {part}", "there is no entry; add at least one")
-    entries = tuple(General(_plain_text(each["text"]), _questions(each)) for each in data["general"])
+    entries = tuple(General(render(each["text"]), _questions(each)) for each in data["general"])
     return Foreign(tuple(data["foreign"]), tuple(data["near"]), entries)
 
 
@@ -125,10 +126,6 @@ class Stranger:
 def is_leftover(sample: Sample) -> bool:
     """Tell whether a message is addressed to the desk and still none of its business: can it be answered? Arguable."""
     return sample.plan.core == "other"
-
-
-def _plain_text(text: object) -> str:
-    return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, sort_keys=True)
 
 
 def _questions(entry: Mapping[str, object]) -> tuple[PlainQuestion, ...]:

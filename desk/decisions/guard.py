@@ -24,7 +24,7 @@ import msgspec
 
 from decider import Answers, NoulAnswer
 from decider.calibration import Certificate, certified_threshold, clopper_pearson_interval, wilson_interval
-from desk.decisions.evaluate import Item
+from desk.decisions.evaluate import Item, pending_address
 from desk.policy import facts, same_address
 from desk.routing import allow_probability, policy_probability, route_distribution
 from desk.thresholds import MAIL_COSTS, Costs, Region, region
@@ -141,7 +141,7 @@ def guard_table(figures: Mapping[str, GuardFigure]) -> Iterator[str]:
 
 def _about_mail(item: Item, answers: Answers) -> dict[str, float]:
     found = facts(item.case)
-    to = found.addresses[0] if found.addresses else found.record_address
+    to = pending_address(found)
     direct, code = _yes(answers, "guard"), float(same_address(to, found.record_address))
     return {
         "direct question": direct,
