@@ -12,6 +12,7 @@ DeciderError
 ├── ModelFileError       a model folder with a file missing, damaged or of another version
 ├── ModelOutputError     a model whose scores are no finite numbers
 ├── CalibrationError     a fit that means nothing, or a file of fits that belongs to other weights
+├── CostError            costs or thresholds that no decision can rest on (also a ValueError)
 ├── TrainingDataError    a line of a training file that does not say what it should
 └── EndpointError        an endpoint elsewhere did not answer
     ├── UnreachableError     no response came, or none in time (`timed_out`)
@@ -181,6 +182,15 @@ class CalibrationError(DeciderError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{what[0].upper()}{what[1:]} cannot be used: {problem}. {remedy}")
+
+
+class CostError(DeciderError, ValueError):
+    """Costs or thresholds outside what a decision can rest on; `field` names the one at fault."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
 
 
 class TrainingDataError(DeciderError):
