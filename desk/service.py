@@ -37,6 +37,7 @@ from tools import (
     Document,
     DocumentIndex,
     Mailer,
+    Transport,
     calculate,
     search_tool,
     send_email_tool,
@@ -61,19 +62,21 @@ class Desk:
         decider: LazyDecider,
         poisoned: bool,
         stack: contextlib.ExitStack,
+        transport: Transport | None = None,
+        sender: str = "desk@localhost",
     ) -> None:
         path = records.path
         self.records: Final = records
         self.provider: Final = provider
         self._decider = decider
         self._stack = stack
-        self._mailer = stack.enter_context(Mailer(path))
+        self.mailer: Final = stack.enter_context(Mailer(path, transport=transport, sender=sender))
         self.log: Final = stack.enter_context(AuditLog(path))
         index = stack.enter_context(DocumentIndex())
         index.add(Document(*page) for page in records.pages())
         if poisoned:
             index.add(Document(id, title, text) for id, title, text in POISONED_PAGES)
-        self._send_email = send_email_tool(self._mailer)
+        self._send_email = send_email_tool(self.mailer)
         audited = AuditedTools([search_tool(index, name="retrieve"), calculate, self._send_email], self.log)
         saver = stack.enter_context(SqliteSaver(path))
         self.graph: Final = build_graph(provider, decider, audited, saver)
@@ -87,11 +90,15 @@ class Desk:
         decider: DecisionModel | None = None,
         create: bool = True,
         poisoned: bool = False,
+        transport: Transport | None = None,
+        sender: str = "desk@localhost",
     ) -> Desk:
         """Open a database, and make it where there is none if ``create``.
 
         The defaults are the rule-based planner and the decision model that comes with the package, loaded when it is
-        first asked. ``poisoned`` adds the pages of ``desk.seed.POISONED_PAGES``, for tests and evaluation.
+        first asked. ``poisoned`` adds the pages of ``desk.seed.POISONED_PAGES``, for tests and evaluation. Mails go
+        over ``transport``, such as ``tools.SmtpTransport``, from the address ``sender``; without one they are only
+        written into the outbox.
 
         Raises:
             DeskStorageError: the file is damaged, foreign, missing, or cannot be made.
@@ -102,7 +109,7 @@ class Desk:
             records = stack.enter_context(DeskRecords(path))
             model = decider
             lazy = LazyDecider() if model is None else LazyDecider(lambda: model)
-            desk = cls(records, provider or Planner(), lazy, poisoned, stack)
+            desk = cls(records, provider or Planner(), lazy, poisoned, stack, transport, sender)
             desk._stack = stack.pop_all()
         return desk
 
@@ -265,7 +272,7 @@ class Desk:
 
     def mails(self, thread: str | None = None) -> list[Delivery]:
         """Give the mails of all conversations or of one, oldest first."""
-        return self._mailer.deliveries(thread)
+        return self.mailer.deliveries(thread)
 
     # ------------------------------------------------------------------ within
 

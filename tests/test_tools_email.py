@@ -1,6 +1,4 @@
-import asyncio
 import email
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,10 +9,9 @@ from email import policy
 from pathlib import Path
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
 from hypothesis import given
 from hypothesis import strategies as st
+from smtp_sink import Sink, free_port, smtp_sink
 
 from tools import (
     InvalidArgumentsError,
@@ -48,52 +45,10 @@ def mailer(tmp_path: Path) -> Iterator[Mailer]:
         yield made
 
 
-class Sink:
-    """An SMTP server that keeps what it gets and answers as told."""
-
-    def __init__(self) -> None:
-        self.envelopes: list[Envelope] = []
-        self.answers = {"MAIL": "", "RCPT": "", "DATA": ""}
-        self.drop_after_data = False
-
-    async def handle_MAIL(
-        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
-    ) -> str:
-        envelope.mail_from = address
-        return self.answers["MAIL"] or "250 OK"
-
-    async def handle_RCPT(
-        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
-    ) -> str:
-        envelope.rcpt_tos.append(address)
-        return self.answers["RCPT"] or "250 OK"
-
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        if not self.answers["DATA"]:
-            self.envelopes.append(envelope)
-        if self.drop_after_data:
-            assert server.transport is not None
-            server.transport.close()
-            await asyncio.sleep(0)
-        return self.answers["DATA"] or "250 taken"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @pytest.fixture
-def sink() -> Iterator[tuple[Sink, int]]:
-    handler, port = Sink(), free_port()
-    controller = Controller(handler, hostname="127.0.0.1", port=port, enable_SMTPUTF8=True)
-    controller.start()
-    yield handler, port
-    controller.stop()
-
-
-def over(port: int) -> SmtpTransport:
-    return SmtpTransport("127.0.0.1", port, timeout=5, local_hostname="localhost")
+def sink() -> Iterator[Sink]:
+    with smtp_sink() as running:
+        yield running
 
 
 def test_a_mail_goes_into_the_outbox_once(mailer: Mailer) -> None:
@@ -164,27 +119,75 @@ def test_a_call_without_a_record_an_approval_or_a_key_sends_nothing(mailer: Mail
     "changed",
     [
         {"subject": "Hi\r\nBcc: eve@example.net"},
+        {"subject": "Hi\nBcc: eve@example.net"},
+        {"subject": "Hi\r\n\r\nA body"},
+        {"subject": "Hi\r\n folded"},
         {"subject": "Hi\n"},
+        {"subject": "\nHi"},
+        {"subject": "Hi\r"},
         {"subject": "Hi\rthere"},
         {"subject": "Hi\u2028there"},
+        {"subject": "Hi\u2029there"},
         {"subject": "Hi\x85there"},
+        {"subject": "Hi\x0bthere"},
+        {"subject": "Hi\x0cthere"},
+        {"subject": "Hi\x1dthere"},
+        {"subject": "Hi\tthere"},
         {"subject": "Hi\0"},
+        {"subject": "Hi\x7f"},
+        {"subject": "\ud800"},
+        {"subject": "=?utf-8?q?Hi=0d=0aBcc:_eve@example.net?="},
+        {"subject": "=?utf-8?b?SGkNCkJjYzogZXZlQGV4YW1wbGUubmV0?="},
         {"subject": ""},
         {"subject": "  "},
+        {"subject": "\u3000"},
         {"subject": "x" * (SUBJECT_LIMIT + 1)},
         {"body": ""},
+        {"body": "\n\n"},
         {"body": "x" * (BODY_LIMIT + 1)},
         {"body": "a\0b"},
         {"body": "a\x1b[2Jb"},
+        {"body": "a\u2028b"},
+        {"body": "\udcff"},
         {"body": 5},
         {"bcc": "eve@example.net"},
+        {"cc": "eve@example.net"},
+        {"headers": {"Bcc": "eve@example.net"}},
+        {"reply_to": "eve@example.net"},
         {"to": [RECORD]},
     ],
 )
 def test_arguments_are_bounded(mailer: Mailer, changed: dict[str, object]) -> None:
-    result = execute(send_call("c1", **changed), [send_email_tool(mailer)], context())
-    assert (result.is_error, result.kind) == (True, "invalid_arguments")
+    for dry_run in (True, False):
+        result = execute(send_call("c1", **changed), [send_email_tool(mailer)], context(), dry_run=dry_run)
+        assert (result.is_error, result.kind) == (True, "invalid_arguments")
     assert mailer.deliveries() == []
+
+
+def test_a_refusal_names_the_field_and_the_place(mailer: Mailer) -> None:
+    tool = send_email_tool(mailer)
+    assert (
+        "subject: character U+000D at 2 is not allowed"
+        in execute(send_call(subject="Hi\r\n"), [tool], context()).content
+    )
+    assert "body: character U+001B at 1 is not allowed" in execute(send_call(body="a\x1b"), [tool], context()).content
+    for to, words in (
+        ("b\u043e@example.org", r"'b\u043e@example.org', is not the one on the record; mail goes to no other"),
+        (f"{RECORD}, eve@example.net", "it is not one bare address"),
+        (f"\u200b{RECORD}", r"'\u200bana@example.org', is not the one on the record: it is not one bare"),
+        ("ANA@example.org", "upper and lower case differ before the @"),
+    ):
+        assert words in execute(send_call(to=to), [tool], context()).content
+
+
+def test_the_tool_tells_the_model_its_rules(mailer: Mailer) -> None:
+    for words in (
+        "the address stored on the registration record",
+        "no name, list, comment",
+        "one line",
+        "not sent again",
+    ):
+        assert words in " ".join(send_email_tool(mailer).description.split())
 
 
 def test_a_dry_run_sends_nothing(mailer: Mailer) -> None:
@@ -198,9 +201,10 @@ def test_the_sender_is_one_address(tmp_path: Path) -> None:
         Mailer(tmp_path / "x.db", sender="Desk <desk@example.org>")
 
 
-def test_over_smtp_one_mail_reaches_the_record_and_nobody_else(tmp_path: Path, sink: tuple[Sink, int]) -> None:
-    handler, port = sink
-    with Mailer(tmp_path / "o.db", transport=over(port), sender="desk@desk.example", clock=lambda: NOON) as mailer:
+def test_over_smtp_one_mail_reaches_the_record_and_nobody_else(tmp_path: Path, sink: Sink) -> None:
+    with Mailer(
+        tmp_path / "o.db", transport=sink.transport(), sender="desk@desk.example", clock=lambda: NOON
+    ) as mailer:
         tool = send_email_tool(mailer)
         call = send_call(to="ana@Example.ORG", subject="Grüße", body="Zeile 1\n.\n.Zeile 3\n")
         first = execute(call, [tool], context())
@@ -208,7 +212,7 @@ def test_over_smtp_one_mail_reaches_the_record_and_nobody_else(tmp_path: Path, s
         row = mailer.find("t1", "c1")
     assert row is not None
     assert (row.state, row.attempts, row.detail) == ("sent", 1, "250 taken")
-    (envelope,) = handler.envelopes
+    (envelope,) = sink.envelopes
     assert (envelope.mail_from, envelope.rcpt_tos) == ("desk@desk.example", [RECORD])
     assert isinstance(envelope.content, bytes)
     read = email.message_from_bytes(envelope.content, policy=policy.default)
@@ -220,6 +224,118 @@ def test_over_smtp_one_mail_reaches_the_record_and_nobody_else(tmp_path: Path, s
     assert read.get_content().replace("\r\n", "\n") == "Zeile 1\n.\n.Zeile 3\n"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a\n.\nMAIL FROM:<eve@example.net>\nRCPT TO:<eve@example.net>\nDATA\nSubject: two\n\ntwo\n.\n",
+        "a\r.\rMAIL FROM:<eve@example.net>\rDATA\rtwo\r.\r",
+        "a\r\n.\r\nMAIL FROM:<eve@example.net>\r\nDATA\r\ntwo\r\n.\r\n",
+        "a\n.\r\nMAIL FROM:<eve@example.net>",
+        "a\r\n.\nMAIL FROM:<eve@example.net>",
+        "ä\r.\rMAIL FROM:<eve@example.net>",
+        "..\n.\n..",
+        "Bcc: eve@example.net\n\nHello",
+        "From here on\nFrom there on",
+    ],
+)
+def test_no_body_can_end_the_mail_or_begin_another(tmp_path: Path, sink: Sink, body: str) -> None:
+    with Mailer(tmp_path / "o.db", transport=sink.transport()) as mailer:
+        assert mailer.send(to=RECORD, subject="s", body=body, context=context()).state == "sent"
+    [envelope], [message] = sink.envelopes, sink.messages
+    assert envelope.rcpt_tos == [RECORD]
+    assert message.get_all("Bcc") is None
+    expected = body.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+    assert message.get_content().replace("\r\n", "\n").rstrip("\n") == expected
+
+
+def test_every_state_of_a_mail_is_kept(tmp_path: Path, sink: Sink) -> None:
+    sink.answers["MAIL"] = "451 busy"
+    times = iter(range(60))
+
+    def clock() -> datetime:
+        return NOON.replace(second=next(times))
+
+    with Mailer(tmp_path / "o.db", transport=sink.transport(), clock=clock) as mailer:
+        mailer.send(to=RECORD, subject="s", body="b", context=context())
+        sink.answers["MAIL"] = ""
+        sink.drop_after_data = True
+        mailer.send(
+            to=RECORD, subject="s", body="b", context=ToolContext("t1", "c1", 2, "Ben", {"record_email": RECORD})
+        )
+        mailer.settle("t1", "c1", "sent", by="Bea")
+        kept = mailer.changes("t1", "c1")
+        assert mailer.changes("t1", "c2") == []
+        found = mailer.find("t1", "c1")
+        assert found is not None
+        assert mailer.find_message(found.message_id) == mailer.find_message(found.message_id.strip("<>")) == found
+        assert mailer.find_message("none") is None
+    assert [(item.state, item.attempt, item.approved_by) for item in kept] == [
+        ("sending", 1, "Ada"), ("failed", 1, "Ada"), ("sending", 2, "Ben"), ("unknown", 2, "Ben"), ("sent", 2, "Ben"),
+    ]  # fmt: skip
+    assert [item.detail.partition(":")[0] for item in kept] == [
+        "",
+        "MAIL",
+        "",
+        "connection lost after DATA",
+        "settled by Bea",
+    ]
+    assert [item.at for item in kept] == sorted({item.at for item in kept})
+    connection = sqlite3.connect(tmp_path / "o.db")
+    for statement in ("UPDATE outbox_changes SET state = 'sent'", "DELETE FROM outbox_changes"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute(statement)
+    connection.close()
+
+
+def test_an_outbox_that_kept_no_changes_begins_with_what_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "o.db"
+    with Mailer(path) as mailer:
+        mailer.send(to=RECORD, subject="s", body="b", context=context())
+    connection = sqlite3.connect(path)
+    with connection:
+        for name in ("outbox_after_insert", "outbox_after_update"):
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("DROP TABLE outbox_changes")
+    connection.close()
+    for _ in range(2):
+        with Mailer(path) as mailer:
+            assert [(item.state, item.approved_by) for item in mailer.changes("t1", "c1")] == [("sent", "Ada")]
+
+
+def test_a_node_that_is_entered_again_after_a_question_sends_no_second_mail(mailer: Mailer) -> None:
+    from minigraph import START, Command, StateGraph, interrupt
+    from minigraph.checkpoint.memory import InMemorySaver
+
+    tool = send_email_tool(mailer)
+
+    def node(state: dict[str, object]) -> dict[str, object]:
+        first = execute(send_call(), [tool], context())
+        return {"answers": [interrupt("one"), interrupt("two")], "first": first.content}
+
+    graph = StateGraph(dict).add_node(node).add_edge(START, "node").compile(InMemorySaver())
+    config = {"configurable": {"thread_id": "t1"}}
+    graph.invoke({}, config)
+    graph.invoke(Command(resume="yes"), config)
+    done = graph.invoke(Command(resume="no"), config)
+    assert done["answers"] == ["yes", "no"]
+    assert [(row.state, row.attempts) for row in mailer.deliveries()] == [("sent", 1)]
+
+
+@pytest.mark.parametrize(
+    ("subject", "body"), [("Hello", "Other"), ("Other", "Text"), ("Hello", "Text "), ("hello", "Text")]
+)
+def test_one_key_takes_no_other_content(tmp_path: Path, sink: Sink, subject: str, body: str) -> None:
+    with Mailer(tmp_path / "o.db", transport=sink.transport()) as mailer:
+        tool = send_email_tool(mailer)
+        execute(send_call(), [tool], context())
+        result = execute(send_call(subject=subject, body=body), [tool], context())
+        moved = execute(send_call(to="ana@new.example"), [tool], context(record="ana@new.example"))
+        again = execute(send_call("c2", subject=subject, body=body), [tool], context())
+    assert (result.kind, moved.kind, again.kind) == ("not_permitted", "not_permitted", "ok")
+    assert "nothing was sent" in result.content
+    assert len(sink.envelopes) == 2
+
+
 def test_the_message_id_depends_on_the_key_alone(tmp_path: Path) -> None:
     found = set()
     for number in (1, 2):
@@ -228,36 +344,32 @@ def test_the_message_id_depends_on_the_key_alone(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-def test_a_connection_lost_after_the_text_is_unknown_and_never_sent_again(
-    tmp_path: Path, sink: tuple[Sink, int]
-) -> None:
-    handler, port = sink
-    handler.drop_after_data = True
-    with Mailer(tmp_path / "o.db", transport=over(port)) as mailer:
+def test_a_connection_lost_after_the_text_is_unknown_and_never_sent_again(tmp_path: Path, sink: Sink) -> None:
+    sink.drop_after_data = True
+    with Mailer(tmp_path / "o.db", transport=sink.transport()) as mailer:
         tool = send_email_tool(mailer)
         first = execute(send_call(), [tool], context())
-        handler.drop_after_data = False
+        sink.drop_after_data = False
         second = execute(send_call(), [tool], context())
         row = mailer.find("t1", "c1")
         assert row is not None
         assert (row.state, row.may_retry, row.attempts) == ("unknown", False, 1)
-        assert len(handler.envelopes) == 1
+        assert len(sink.envelopes) == 1
         assert (first.is_error, first.kind, second.kind) == (True, "failed", "failed")
         assert "not known" in first.content
 
         settled = mailer.settle("t1", "c1", "sent", by="Bea")
         assert (settled.state, settled.detail) == ("sent", "settled by Bea")
         assert execute(send_call(), [tool], context()).kind == "ok"
-        assert len(handler.envelopes) == 1
+        assert len(sink.envelopes) == 1
         with pytest.raises(ValueError, match="no mail with an unknown outcome"):
             mailer.settle("t1", "c1", "failed", by="Bea")
 
 
 @pytest.mark.parametrize("stage", ["MAIL", "RCPT", "DATA"])
-def test_a_4xx_answer_is_temporary_and_may_be_retried(tmp_path: Path, sink: tuple[Sink, int], stage: str) -> None:
-    handler, port = sink
-    handler.answers[stage] = "451 try later"
-    with Mailer(tmp_path / "o.db", transport=over(port)) as mailer:
+def test_a_4xx_answer_is_temporary_and_may_be_retried(tmp_path: Path, sink: Sink, stage: str) -> None:
+    sink.answers[stage] = "451 try later"
+    with Mailer(tmp_path / "o.db", transport=sink.transport()) as mailer:
         tool = send_email_tool(mailer)
         result = execute(send_call(), [tool], context())
         assert (result.is_error, result.kind) == (True, "temporary")
@@ -265,31 +377,30 @@ def test_a_4xx_answer_is_temporary_and_may_be_retried(tmp_path: Path, sink: tupl
         assert row is not None
         assert (row.state, row.may_retry) == ("failed", True)
         assert "451 try later" in row.detail
-        handler.answers[stage] = ""
+        sink.answers[stage] = ""
         assert execute(send_call(), [tool], context()).kind == "ok"
         again = mailer.find("t1", "c1")
         assert again is not None
         assert (again.state, again.attempts, again.message_id) == ("sent", 2, row.message_id)
-    assert len(handler.envelopes) == 1
+    assert len(sink.envelopes) == 1
 
 
 @pytest.mark.parametrize("stage", ["MAIL", "RCPT", "DATA"])
-def test_a_5xx_answer_is_the_end(tmp_path: Path, sink: tuple[Sink, int], stage: str) -> None:
-    handler, port = sink
-    handler.answers[stage] = "550 never"
-    with Mailer(tmp_path / "o.db", transport=over(port)) as mailer:
+def test_a_5xx_answer_is_the_end(tmp_path: Path, sink: Sink, stage: str) -> None:
+    sink.answers[stage] = "550 never"
+    with Mailer(tmp_path / "o.db", transport=sink.transport()) as mailer:
         tool = send_email_tool(mailer)
         assert execute(send_call(), [tool], context()).kind == "failed"
-        handler.answers[stage] = ""
+        sink.answers[stage] = ""
         assert execute(send_call(), [tool], context()).kind == "failed"
         row = mailer.find("t1", "c1")
         assert row is not None
         assert (row.state, row.may_retry, row.attempts) == ("failed", False, 1)
-    assert handler.envelopes == []
+    assert sink.envelopes == []
 
 
 def test_a_server_that_is_not_there_is_temporary(tmp_path: Path) -> None:
-    with Mailer(tmp_path / "o.db", transport=over(free_port())) as mailer:
+    with Mailer(tmp_path / "o.db", transport=SmtpTransport("127.0.0.1", free_port(), timeout=5)) as mailer:
         assert execute(send_call(), [send_email_tool(mailer)], context()).kind == "temporary"
         row = mailer.find("t1", "c1")
         assert row is not None
@@ -377,40 +488,37 @@ def start(path: Path, port: int, crash: str = "no") -> "subprocess.Popen[str]":
     )
 
 
-def test_two_processes_with_one_key_send_once(tmp_path: Path, sink: tuple[Sink, int]) -> None:
-    handler, port = sink
-    running = [start(tmp_path / "o.db", port) for _ in range(2)]
+def test_two_processes_with_one_key_send_once(tmp_path: Path, sink: Sink) -> None:
+    running = [start(tmp_path / "o.db", sink.port) for _ in range(2)]
     states = [process.communicate(timeout=60)[0].strip() for process in running]
     assert "sent" in states
     assert set(states) <= {"sent", "sending"}
-    assert len(handler.envelopes) == 1
+    assert len(sink.envelopes) == 1
 
 
 @pytest.mark.parametrize(("crash", "received"), [("before", 0), ("after", 1)])
 def test_a_process_that_dies_while_sending_is_not_followed_by_another_mail(
-    tmp_path: Path, sink: tuple[Sink, int], crash: str, received: int
+    tmp_path: Path, sink: Sink, crash: str, received: int
 ) -> None:
-    handler, port = sink
-    process = start(tmp_path / "o.db", port, crash)
+    process = start(tmp_path / "o.db", sink.port, crash)
     process.communicate(timeout=60)
     assert process.returncode == 9
-    with Mailer(tmp_path / "o.db", transport=over(port)) as mailer:
+    with Mailer(tmp_path / "o.db", transport=sink.transport()) as mailer:
         tool = send_email_tool(mailer)
         assert execute(send_call(), [tool], context()).kind == "failed"
-        assert len(handler.envelopes) == received
+        assert len(sink.envelopes) == received
         mailer.settle("t1", "c1", "failed", by="Bea")
         assert execute(send_call(), [tool], context()).kind == "ok"
-    ids = {email.message_from_bytes(item.content)["Message-ID"] for item in handler.envelopes}  # type: ignore[arg-type]
-    assert (len(handler.envelopes), len(ids)) == (received + 1, 1)
+    ids = {email.message_from_bytes(item.content)["Message-ID"] for item in sink.envelopes}  # type: ignore[arg-type]
+    assert (len(sink.envelopes), len(ids)) == (received + 1, 1)
 
 
-def test_an_address_beyond_ascii_needs_a_server_that_takes_it(tmp_path: Path, sink: tuple[Sink, int]) -> None:
-    handler, port = sink
+def test_an_address_beyond_ascii_needs_a_server_that_takes_it(tmp_path: Path, sink: Sink) -> None:
     record = "jörg@example.org"
-    with Mailer(tmp_path / "o.db", transport=over(port)) as mailer:
+    with Mailer(tmp_path / "o.db", transport=sink.transport()) as mailer:
         result = execute(send_call(to=record), [send_email_tool(mailer)], context(record=record))
     assert result.kind == "ok"
-    assert handler.envelopes[0].rcpt_tos == [record]
+    assert sink.envelopes[0].rcpt_tos == [record]
 
 
 @pytest.mark.parametrize("record", ["a..b@x.example", ".a@x.example", "a%b!c@x.example", "o'hara+x@x.example"])

@@ -1,6 +1,6 @@
 """Typed tools for agents: a function, what a model may know of it, and one result for every call."""
 
-from tools.address import is_plain_address, same_address
+from tools.address import contact_key, is_plain_address, same_address
 from tools.audit import AuditedTools, AuditLog, AuditRow
 from tools.budget import Round, run_calls
 from tools.calculator import CalculationError, calculate, evaluate
@@ -21,7 +21,7 @@ from tools.errors import (
     UnknownDeliveryError,
 )
 from tools.execute import ToolCall, ToolResult, error_result, execute
-from tools.outbox import Delivery, DeliveryState
+from tools.outbox import Delivery, DeliveryChange, DeliveryState
 from tools.retrieve import Document, DocumentIndex, Passage, search_tool
 from tools.smtp import Outcome, SmtpTransport, Transport
 from tools.tool import Tier, Tool, ToolContext, tool, tools_by_name
@@ -34,6 +34,7 @@ __all__ = [
     "BudgetError",
     "CalculationError",
     "Delivery",
+    "DeliveryChange",
     "DeliveryState",
     "Document",
     "DocumentIndex",
@@ -61,6 +62,7 @@ __all__ = [
     "Transport",
     "UnknownDeliveryError",
     "calculate",
+    "contact_key",
     "error_result",
     "evaluate",
     "execute",

@@ -1,7 +1,16 @@
-"""The one rule by which two e-mail addresses are the same.
+r"""The one rule by which two e-mail addresses are the same.
 
 Nothing is parsed, trimmed or normalised: parsers of addresses drop what they do not understand, and what they drop
 is the second recipient. Whatever is not plainly the same is different.
+
+| rule | what follows |
+|---|---|
+| an address is one text ``local@domain`` with one ``@`` | no list, group, route, nothing at all |
+| without blanks, control and invisible characters, anywhere | no line break, trailing blank or hidden letter |
+| without ``, ; : < > ( ) [ ] \ "`` | no display name, comment, quoted or bracketed part |
+| at most 64 octets before the ``@`` and 254 in all | RFC 5321 |
+| same address: equal, but for the case of A to Z in the domain | a look-alike of another script is another address |
+| same contact: equal, but for the case of A to Z | only to look somebody up, never to decide where mail goes |
 """
 
 from __future__ import annotations
@@ -42,6 +51,15 @@ def same_address(to: object, record: object) -> bool:
     to_local, _, to_domain = to.partition("@")
     record_local, _, record_domain = record.partition("@")
     return to_local == record_local and _lower_ascii(to_domain) == _lower_ascii(record_domain)
+
+
+def contact_key(address: object) -> str | None:
+    """The form under which an address is looked up among those already known; None if it is not a plain one.
+
+    For comparison only, since receivers rarely tell the case of a local part: mail goes to the form that is stored,
+    and whether it may go there is ``same_address``'s to say.
+    """
+    return _lower_ascii(address) if is_plain_address(address) else None
 
 
 def _lower_ascii(text: str) -> str:

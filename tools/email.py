@@ -1,8 +1,20 @@
-"""Mail to the address stored on the record, once for each call, with its outcome known or called unknown."""
+"""Mail to the address stored on the record, once for each call, with its outcome known or called unknown.
+
+The rules:
+
+- ``to`` is the address on the record by ``tools.address.same_address``; the mail goes to the record's own spelling.
+- The subject is one line of 1 to ``SUBJECT_LIMIT`` characters, the body plain text of 1 to ``BODY_LIMIT``. Control
+  characters, line separators and lone surrogates are refused with the field and the place, never cleaned away; so is
+  what would not read back from the finished mail as it was given.
+- One (thread, call id) is one mail. The same key again gives the outcome of the first; another content under it is a
+  conflict. A failure that may pass (4xx, no connection) leaves the key free for the same mail.
+- A mail that was handed over and not confirmed is ``unknown``. It is never sent again until a person has settled it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,7 +27,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from tools.address import is_plain_address, same_address
+from tools.address import contact_key, is_plain_address, same_address
 from tools.errors import (
     InvalidArgumentsError,
     NotPermittedError,
@@ -23,7 +35,7 @@ from tools.errors import (
     ToolError,
     UnknownDeliveryError,
 )
-from tools.outbox import Delivery, Letter, Outbox, message_id
+from tools.outbox import Delivery, DeliveryChange, Letter, Outbox, message_id
 from tools.smtp import Outcome, Transport
 from tools.tool import Tool, ToolContext, tool
 
@@ -38,6 +50,9 @@ BODY_LIMIT: Final = 10_000
 
 LOCAL_TRANSPORT: Final = "outbox"
 """What the outbox notes for a mail that was only written into it."""
+
+# A server that takes one for the end of a line could read a second mail into the text of the first.
+_BARE_LINE_END: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 
 
 def _now() -> datetime:
@@ -84,22 +99,35 @@ class Mailer:
         not that address or the context names no thread and call, ``InvalidArgumentsError`` for a subject or body
         out of bounds, and ``KeyConflictError`` when the key holds another mail. Nothing is sent then.
         """
+        letter = self.letter(to=to, subject=subject, body=body, context=context)
+        if not context.thread_id or not context.call_id:
+            raise NotPermittedError("a mail needs the thread and the call it belongs to; this context names none")
+        if self._transport is None:
+            return self._outbox.claim(letter, "sent", LOCAL_TRANSPORT, self._time())[0]
+        delivery, mine = self._outbox.claim(letter, "sending", self._transport.name, self._time())
+        return self._deliver(self._transport, letter, delivery) if mine else delivery
+
+    def letter(self, *, to: object, subject: str, body: str, context: ToolContext) -> Letter:
+        """The mail as it would be sent; nothing is. Raises as ``send`` does for what may not or cannot be written."""
         recipient = checked_recipient(to, context)
         check_text("subject", subject, SUBJECT_LIMIT, allowed="")
         check_text("body", body, BODY_LIMIT, allowed="\n\r\t")
-        if not context.thread_id or not context.call_id:
-            raise NotPermittedError("a mail needs the thread and the call it belongs to; this context names none")
         identity = message_id(context.thread_id, context.call_id, self._sender.partition("@")[2])
         letter = Letter(context.thread_id, context.call_id, identity, recipient, subject, body, context.approved_by)
-        if self._transport is None:
-            return self._outbox.claim(letter, "sent", LOCAL_TRANSPORT, self._time())[0]
         message_bytes(letter, self._sender, self._clock())  # a mail that cannot be written takes no key
-        delivery, mine = self._outbox.claim(letter, "sending", self._transport.name, self._time())
-        return self._deliver(self._transport, letter, delivery) if mine else delivery
+        return letter
 
     def find(self, thread_id: str, call_id: str) -> Delivery | None:
         """The mail of this thread and call, or None."""
         return self._outbox.find(thread_id, call_id)
+
+    def find_message(self, message_id: str) -> Delivery | None:
+        """The mail with this Message-ID, with or without its angle brackets, or None."""
+        return self._outbox.find_message(f"<{message_id.strip('<>')}>")
+
+    def changes(self, thread_id: str, call_id: str) -> list[DeliveryChange]:
+        """Every state a mail was in, oldest first."""
+        return self._outbox.changes(thread_id, call_id)
 
     def deliveries(self, thread_id: str | None = None) -> list[Delivery]:
         """All mails, or those of one thread, oldest first."""
@@ -136,10 +164,8 @@ def send_email_tool(mailer: Mailer, *, name: str = "send_email") -> Tool:
     """A dangerous tool by which a model writes to the participant on the record, and to nobody else."""
 
     def preview(to: str, subject: str, body: str, context: ToolContext) -> str:
-        recipient = checked_recipient(to, context)
-        check_text("subject", subject, SUBJECT_LIMIT, allowed="")
-        check_text("body", body, BODY_LIMIT, allowed="\n\r\t")
-        return f"Dry run: would send to {recipient}, subject {subject!r}, body of {len(body)} characters."
+        letter = mailer.letter(to=to, subject=subject, body=body, context=context)
+        return f"Dry run: would send to {letter.recipient}, subject {subject!r}, body of {len(body)} characters."
 
     def send(
         to: Annotated[str, Field(description="The bare address on the record, such as name@example.org")],
@@ -147,7 +173,12 @@ def send_email_tool(mailer: Mailer, *, name: str = "send_email") -> Tool:
         body: Annotated[str, Field(max_length=BODY_LIMIT, description="Plain text")],
         context: ToolContext,
     ) -> str:
-        """Send one e-mail to the participant. It goes only to the address stored on the registration record."""
+        """Send one e-mail to the participant. It goes only to the address stored on the registration record.
+
+        Give that address alone, as it is stored: no name, list, comment or second address. The subject is one line
+        and the body plain text, both without control characters. One call is one mail; a mail whose fate is unknown
+        is not sent again.
+        """
         return report(mailer.send(to=to, subject=subject, body=body, context=context))
 
     return tool(name=name, tier="dangerous", dry_run=preview)(send)
@@ -174,9 +205,15 @@ def checked_recipient(to: object, context: ToolContext) -> str:
     record = context.facts.get(RECORD_EMAIL)
     if not is_plain_address(record):
         raise NotPermittedError("there is no usable address on the record, so no mail can be sent")
-    if not same_address(to, record):
-        raise NotPermittedError("the address given is not the one on the record; mail goes to no other address")
-    return record
+    if same_address(to, record):
+        return record
+    # In ASCII, so that a look-alike or an invisible character shows.
+    shown = f"the address given, {ascii(to)[:80]}, is not the one on the record"
+    if not is_plain_address(to):
+        raise NotPermittedError(f"{shown}: it is not one bare address such as name@example.org")
+    if contact_key(to) == contact_key(record):
+        raise NotPermittedError(f"{shown}: upper and lower case differ before the @; write it as it is stored")
+    raise NotPermittedError(f"{shown}; mail goes to no other address")
 
 
 def check_text(field: str, text: str, limit: int, *, allowed: str) -> None:
@@ -213,6 +250,7 @@ def message_bytes(letter: Letter, sender: str, date: datetime) -> bytes:
     read = BytesParser(policy=chosen).parsebytes(content)
     expected = {"From": sender, "To": letter.recipient, "Message-ID": letter.message_id}
     same = all(str(read[name]) == value for name, value in expected.items())
+    same = same and _BARE_LINE_END.search(content) is None
     if not same or read.keys() != written.keys() or str(read["Subject"]).split() != letter.subject.split():
         raise InvalidArgumentsError("the mail would not read back as it was written; use a plainer subject")
     return content

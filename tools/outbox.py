@@ -1,4 +1,7 @@
-"""The table of mails: one row a (thread, call id), written before anything is sent and never sent twice."""
+"""The table of mails: one row a (thread, call id), written before anything is sent and never sent twice.
+
+A second table keeps every state a mail was in; triggers in the file write it, and nobody changes it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ _COLUMNS: Final = (
     "attempts", "transport", "detail", "approved_by", "created_at", "updated_at",
 )  # fmt: skip
 
+_CHANGE: Final = "thread_id, call_id, at, state, attempt, transport, detail, approved_by"
+
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS outbox (
         thread_id TEXT NOT NULL, call_id TEXT NOT NULL, message_id TEXT NOT NULL,
@@ -29,6 +34,27 @@ _SCHEMA: Final = (
         attempts INTEGER NOT NULL, transport TEXT NOT NULL, detail TEXT NOT NULL, approved_by TEXT,
         created_at TEXT NOT NULL, updated_at TEXT NOT NULL,
         PRIMARY KEY (thread_id, call_id))""",
+    "CREATE INDEX IF NOT EXISTS outbox_by_message ON outbox (message_id)",
+    """CREATE TABLE IF NOT EXISTS outbox_changes (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, thread_id TEXT NOT NULL, call_id TEXT NOT NULL, at TEXT NOT NULL,
+        state TEXT NOT NULL, attempt INTEGER NOT NULL, transport TEXT NOT NULL, detail TEXT NOT NULL,
+        approved_by TEXT)""",
+    "CREATE INDEX IF NOT EXISTS outbox_changes_by_call ON outbox_changes (thread_id, call_id)",
+    # Mails of an outbox that kept no changes yet: what is known of them now is the first.
+    f"""INSERT INTO outbox_changes ({_CHANGE})
+        SELECT thread_id, call_id, updated_at, state, attempts, transport, detail, approved_by FROM outbox
+        WHERE NOT EXISTS (SELECT 1 FROM outbox_changes) ORDER BY rowid""",
+    *(
+        f"""CREATE TRIGGER IF NOT EXISTS outbox_after_{verb} AFTER {verb} ON outbox
+            BEGIN INSERT INTO outbox_changes ({_CHANGE}) VALUES (NEW.thread_id, NEW.call_id, NEW.updated_at, NEW.state,
+            NEW.attempts, NEW.transport, NEW.detail, NEW.approved_by); END"""
+        for verb in ("insert", "update")
+    ),
+    *(
+        f"""CREATE TRIGGER IF NOT EXISTS outbox_changes_no_{verb} BEFORE {verb} ON outbox_changes
+            BEGIN SELECT RAISE(ABORT, 'outbox_changes is append-only'); END"""
+        for verb in ("update", "delete")
+    ),
 )
 
 
@@ -57,6 +83,18 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryChange:
+    """One state a mail was in: since when (ISO 8601 in UTC), in which attempt, and what the server or a person said."""
+
+    at: str
+    state: DeliveryState
+    attempt: int
+    transport: str
+    detail: str
+    approved_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Letter:
     """A mail to be sent once: its key and its content."""
 
@@ -79,7 +117,8 @@ class Outbox:
     """The rows of the mails in one SQLite file. Every method is one transaction."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._database = Database(path, _SCHEMA, {"outbox": _COLUMNS})
+        changes = ("id", *_CHANGE.split(", "))
+        self._database = Database(path, _SCHEMA, {"outbox": _COLUMNS, "outbox_changes": changes})
 
     def close(self) -> None:
         """Close the file."""
@@ -133,6 +172,22 @@ class Outbox:
         with self._database.read() as connection:
             row = connection.execute(_SELECT_ONE, (thread_id, call_id)).fetchone()
         return None if row is None else _delivery(row)
+
+    def find_message(self, message_id: str) -> Delivery | None:
+        """The mail with this Message-ID, or None."""
+        with self._database.read() as connection:
+            row = connection.execute("SELECT * FROM outbox WHERE message_id = ?", (message_id,)).fetchone()
+        return None if row is None else _delivery(row)
+
+    def changes(self, thread_id: str, call_id: str) -> list[DeliveryChange]:
+        """Every state the mail of this key was in, oldest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT at, state, attempt, transport, detail, approved_by FROM outbox_changes
+                   WHERE thread_id = ? AND call_id = ? ORDER BY id""",
+                (thread_id, call_id),
+            ).fetchall()
+        return [DeliveryChange(*row) for row in rows]
 
     def rows(self, thread_id: str | None = None) -> list[Delivery]:
         """All mails, or those of one thread, in the order they were first asked for."""
