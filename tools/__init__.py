@@ -2,6 +2,7 @@
 
 from tools.address import contact_key, is_plain_address, same_address
 from tools.audit import AuditedTools, AuditLog, AuditRow
+from tools.audit_table import AuditCheck
 from tools.budget import Round, run_calls
 from tools.calculator import CalculationError, calculate, evaluate
 from tools.email import RECORD_EMAIL, Mailer, send_email_tool
@@ -22,12 +23,14 @@ from tools.errors import (
 )
 from tools.execute import ToolCall, ToolResult, error_result, execute
 from tools.outbox import Delivery, DeliveryChange, DeliveryState
+from tools.redact import Redaction
 from tools.retrieve import Document, DocumentIndex, Passage, search_tool
 from tools.smtp import Outcome, SmtpTransport, Transport
 from tools.tool import Tier, Tool, ToolContext, tool, tools_by_name
 
 __all__ = [
     "RECORD_EMAIL",
+    "AuditCheck",
     "AuditLog",
     "AuditRow",
     "AuditedTools",
@@ -45,6 +48,7 @@ __all__ = [
     "NotPermittedError",
     "Outcome",
     "Passage",
+    "Redaction",
     "ResultTooLargeError",
     "Round",
     "SmtpTransport",

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,11 +22,17 @@ class Database:
     """An open file with the tables this object was told to expect.
 
     Missing tables are made; a table of the same name with other columns, a damaged file or one that is no SQLite
-    file is a ``ToolStorageError``. One connection is used by all threads, one at a time. Close it, or use ``with``.
+    file is a ``ToolStorageError``. ``upgrade`` is called first, in a transaction of its own, and may bring tables of
+    an earlier release into their new form. One connection is used by all threads, one at a time. Close it, or use
+    ``with``.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], schema: Sequence[str], tables: Mapping[str, Sequence[str]]
+        self,
+        path: str | os.PathLike[str],
+        schema: Sequence[str],
+        tables: Mapping[str, Sequence[str]],
+        upgrade: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         self.path: Final = os.fspath(path)
         self._lock = threading.RLock()
@@ -38,6 +44,10 @@ class Database:
             with self._errors():
                 self._connection.row_factory = sqlite3.Row
                 self._connection.execute("PRAGMA synchronous = FULL")
+            if upgrade is not None:
+                with self.transaction() as connection:
+                    upgrade(connection)
+            with self._errors():
                 self._check_tables(tables)
                 self._use_write_ahead_log()
             with self.transaction() as connection:
