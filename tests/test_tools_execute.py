@@ -1,12 +1,15 @@
 import dataclasses
 import datetime
+import itertools
 import json
+import time
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AfterValidator
 
 from tools import (
     BudgetError,
@@ -20,9 +23,10 @@ from tools import (
     ToolError,
     ToolResult,
     execute,
+    prepare,
     tool,
 )
-from tools.execute import ERROR_LIMIT
+from tools.call import ARGUMENTS_LIMIT, ERROR_LIMIT
 
 
 @tool
@@ -264,6 +268,155 @@ def test_a_dry_run_describes_a_dangerous_tool_and_checks_its_arguments() -> None
     assert execute(call("drop", name="x"), [drop], ToolContext("t"), dry_run=True).content == "t would lose x"
 
 
+APPROVED = ToolContext("t", approved_by="Ada")
+
+
+def dangerous(value: object = "done", error: Exception | None = None, **options: object) -> Tool:
+    def act() -> object:
+        """Act on the world."""
+        if error is not None:
+            raise error
+        return value
+
+    return tool(tier="dangerous", **options)(act)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize("error", [TimeoutError("x"), ConnectionResetError("x"), OSError("x"), ValueError("x")])
+def test_an_act_that_broke_off_is_not_called_temporary(error: Exception) -> None:
+    result = execute(call("act"), [dangerous(error=error)], APPROVED)
+    assert result.kind == "failed"
+    assert result.content.endswith("It is not known what was done; do not call it again.")
+
+
+def test_an_act_may_say_more_of_its_errors() -> None:
+    for error in (TimeoutError("x"), ConnectionResetError("x")):
+        assert execute(call("act"), [dangerous(error=error, idempotent=True)], APPROVED).kind == "temporary"
+        declared = dangerous(error=error, errors={type(error): "temporary"})
+        assert execute(call("act"), [declared], APPROVED).kind == "temporary"
+    assert execute(call("act"), [dangerous(error=TemporaryToolError("x"))], APPROVED).kind == "temporary"
+    assert execute(call("act"), [dangerous(error=PermissionError("x"))], APPROVED).kind == "not_permitted"
+
+
+def test_an_act_whose_result_cannot_be_shown_was_done_all_the_same() -> None:
+    long = execute(call("act"), [dangerous("x" * 11, result_limit=10)], APPROVED)
+    assert (long.kind, long.content) == ("ok", "xxxxxxx...")
+    odd = execute(call("act"), [dangerous(object())], APPROVED)
+    assert odd.kind == "failed"
+    assert "It was done" in odd.content
+
+
+def test_long_fields_are_trimmed_and_say_so() -> None:
+    @tool(field_limit=4)
+    def rows() -> list[dict[str, object]]:
+        """Give rows."""
+        return [{"id": 1, "text": "abcdefgh", "tags": ["abcd", "abcde"], "long_key_name": None}]
+
+    assert json.loads(execute(call("rows"), [rows]).content) == [
+        {"id": 1, "text": "abcd... (8 characters)", "tags": ["abcd", "abcd... (5 characters)"], "long_key_name": None}
+    ]
+
+
+def test_no_call_starts_after_the_deadline() -> None:
+    over = ToolContext("t", deadline=time.monotonic() - 1)
+    assert execute(call("add", a=1), [add], over).kind == "budget"
+    assert execute(call("add", a=1), [add], ToolContext("t", deadline=time.monotonic() + 60)).kind == "ok"
+
+
+def test_huge_arguments_are_refused_in_a_few_words() -> None:
+    huge = "x" * ARGUMENTS_LIMIT
+    for made in (call("repeat", text=huge, times=1), ToolCall.parse("c1", "repeat", json.dumps({"text": huge}))):
+        result = execute(made, [repeat])
+        assert result.kind == "invalid_arguments"
+        assert str(ARGUMENTS_LIMIT) in result.content
+        assert len(result.content) <= ERROR_LIMIT
+
+
+def deep(levels: int) -> dict[str, object]:
+    value: dict[str, object] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+CYCLE: dict[str, object] = {}
+CYCLE["a"] = CYCLE
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a": 10**5000},
+        deep(100_000),
+        {"a": [[[[]]]] * 1000},
+        CYCLE,
+        {"a": float("inf")},
+        {"a\ud800": 1},
+        {"a": b"1"},
+        {"a": 1, "b": 2, **{f"extra{n}": n for n in range(5000)}},
+        {"": 1},
+        {"__class__": 1},
+        [1],
+        "a",
+    ],
+)
+def test_odd_arguments_get_a_bounded_error(arguments: dict[str, object]) -> None:
+    result = execute(ToolCall("c1", "add", arguments), [add])
+    assert result.kind == "invalid_arguments"
+    assert len(result.content) <= ERROR_LIMIT
+    assert prepare(ToolCall("c1", "add", arguments), [add]) == result
+
+
+# ------------------------------------------------------------------ prepare
+
+
+@tool(tier="dangerous")
+def invite(to: Annotated[str, AfterValidator(str.lower)], seats: int = 1) -> str:
+    """Invite somebody."""
+    return f"{to} {seats}"
+
+
+def test_the_prepared_call_shows_the_arguments_that_run() -> None:
+    final = prepare(call("invite", to="Ana@Example.ORG"), [invite])
+    assert isinstance(final, ToolCall)
+    assert final.arguments == {"to": "ana@example.org", "seats": 1}
+    assert json.loads(final.raw_arguments) == final.arguments
+    assert execute(final, [invite], APPROVED).content == "ana@example.org 1"
+    assert prepare(final, [invite]) == final
+
+
+def test_calls_that_mean_the_same_are_prepared_alike() -> None:
+    short, long = call("invite", to="A"), call("invite", seats=1, to="a")
+    assert short.fingerprint != long.fingerprint
+    prepared = [prepare(item, [invite]) for item in (short, long)]
+    assert prepared[0].fingerprint == prepared[1].fingerprint  # type: ignore[union-attr]
+
+
+def test_what_cannot_run_is_not_prepared() -> None:
+    assert prepare(call("none"), [invite]).kind == "unknown_tool"  # type: ignore[union-attr]
+    assert prepare(ToolCall("c", "invite", None, "{"), [invite]).kind == "invalid_arguments"  # type: ignore[union-attr]
+    assert prepare(call("invite", to="a", bcc="b"), [invite]).kind == "invalid_arguments"  # type: ignore[union-attr]
+
+
+def test_arguments_that_never_settle_cannot_be_approved() -> None:
+    counter = itertools.count()
+
+    @tool(tier="dangerous")
+    def stamp(text: Annotated[str, AfterValidator(lambda value: f"{value}{next(counter)}")]) -> str:
+        """Stamp."""
+        return text
+
+    result = prepare(call("stamp", text="x"), [stamp])
+    assert isinstance(result, ToolResult)
+    assert (result.kind, "differently each time" in result.content) == ("failed", True)
+
+
+def test_values_are_prepared_in_their_json_form() -> None:
+    final = prepare(call("show", day="2026-03-01", pair=[1, 2]), [show])
+    assert isinstance(final, ToolCall)
+    assert final.arguments == {"day": "2026-03-01", "pair": [1, 2]}
+    assert execute(final, [show]).content == "2026-03-01 (1, 2)"
+
+
 def test_results_stay_with_their_call() -> None:
     good, bad = ToolCall("g", "add", {"a": 1}), ToolCall("b", "add", None, "{")
     assert [execute(item, [add]).call_id for item in (bad, good)] == ["b", "g"]
@@ -305,6 +458,30 @@ json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.complex_numbers()
+    | st.just(object())
+    | st.dates(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers() | st.none(), inner) | st.sets(st.text()),
+    max_leaves=12,
+)
+
+
+@given(anything, anything, anything)
+def test_nothing_at_all_makes_it_raise(name: object, arguments: object, raw: object) -> None:
+    """Not even what the types forbid."""
+    made = ToolCall("c1", name, arguments, raw)  # type: ignore[arg-type]
+    for result in (execute(made, [add]), prepare(made, [add])):
+        assert isinstance(result, ToolResult) or name == "add"
+        assert isinstance(result, ToolCall) or (result.call_id == "c1" and len(result.content) <= ERROR_LIMIT)
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), json_values))

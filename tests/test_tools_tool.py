@@ -126,6 +126,26 @@ def unresolved(a: "Missing") -> int:  # type: ignore[name-defined]  # noqa: F821
     return 1
 
 
+def wrong_default(a: int = "3") -> int:  # type: ignore[assignment]
+    """Doc."""
+    return 1
+
+
+def field_as_default(a: int = Field(3, ge=1)) -> int:
+    """Doc."""
+    return 1
+
+
+def endless_default(a: float = float("inf")) -> int:
+    """Doc."""
+    return 1
+
+
+def odd_parameter(größe: int) -> int:
+    """Doc."""
+    return 1
+
+
 @pytest.mark.parametrize(
     ("function", "word"),
     [
@@ -141,6 +161,10 @@ def unresolved(a: "Missing") -> int:  # type: ignore[name-defined]  # noqa: F821
         (other_context, "'context'"),
         (opaque, "JSON form"),
         (unresolved, "Missing"),
+        (wrong_default, "default '3' is not of its type"),
+        (field_as_default, "'a': its default"),
+        (endless_default, "'a': its default"),
+        (odd_parameter, "providers take"),
     ],
 )
 def test_a_function_a_model_could_not_use_is_refused(function: object, word: str) -> None:
@@ -160,6 +184,12 @@ def test_options_are_checked() -> None:
         tool(tier="harmless")(good)  # type: ignore[call-overload]
     with pytest.raises(ToolDefinitionError, match="result_limit"):
         tool(result_limit=0)(good)
+    with pytest.raises(ToolDefinitionError, match="field_limit"):
+        tool(field_limit=0)(good)
+    with pytest.raises(ToolDefinitionError, match="idempotent"):
+        tool(idempotent=False)(good)
+    with pytest.raises(ToolDefinitionError, match="choose another"):
+        tool(name="unreadable_name")(good)
     with pytest.raises(ToolDefinitionError, match="not one of"):
         tool(errors={ValueError: "ok"})(good)
     with pytest.raises(ToolDefinitionError, match="exception class"):
@@ -172,6 +202,37 @@ def test_two_tools_of_one_name_are_refused() -> None:
     other: Tool = tool(name="lookup")(lookup.function)
     with pytest.raises(ToolDefinitionError, match="two tools"):
         tools_by_name([lookup, other])
+
+
+@pytest.mark.parametrize("name", ["Lookup", "LOOKUP"])
+def test_names_that_a_model_would_mix_up_are_refused(name: str) -> None:
+    with pytest.raises(ToolDefinitionError, match="only in case"):
+        tools_by_name([lookup, tool(name=name)(lookup.function)])
+    two = [tool(name="send-mail")(lookup.function), tool(name="send_mail")(lookup.function)]
+    with pytest.raises(ToolDefinitionError, match="only in case"):
+        tools_by_name(two)
+
+
+def test_a_dangerous_tool_is_idempotent_only_if_it_says_so() -> None:
+    assert lookup.idempotent
+    assert not tool(tier="dangerous")(lookup.function).idempotent
+    assert tool(tier="dangerous", idempotent=True)(lookup.function).idempotent
+
+
+def test_defaults_of_rich_types_are_kept() -> None:
+    @tool
+    def pick(day: datetime.date = datetime.date(2026, 3, 1), pair: tuple[int, int] = (1, 2), rate: float = 1) -> str:
+        """Pick."""
+        return f"{day} {pair} {rate}"
+
+    assert pick.json_schema()["properties"]["day"]["default"] == "2026-03-01"  # type: ignore[index]
+
+
+def test_a_context_says_how_many_seconds_are_left() -> None:
+    assert ToolContext().seconds_left() is None
+    context = ToolContext("t", deadline=10.0)
+    assert (context.seconds_left(lambda: 7.5), context.seconds_left(lambda: 11.0)) == (2.5, 0.0)
+    assert pickle.loads(pickle.dumps(context)).deadline == 10.0
 
 
 def test_a_context_is_frozen_copied_and_picklable() -> None:

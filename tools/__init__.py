@@ -5,6 +5,7 @@ from tools.audit import AuditedTools, AuditLog, AuditRow
 from tools.audit_table import AuditCheck
 from tools.budget import Round, run_calls
 from tools.calculator import CalculationError, calculate, evaluate
+from tools.call import ToolCall, ToolResult, error_result
 from tools.email import RECORD_EMAIL, Mailer, send_email_tool
 from tools.errors import (
     BudgetError,
@@ -21,7 +22,7 @@ from tools.errors import (
     ToolStorageError,
     UnknownDeliveryError,
 )
-from tools.execute import ToolCall, ToolResult, error_result, execute
+from tools.execute import execute, prepare
 from tools.outbox import Delivery, DeliveryChange, DeliveryState
 from tools.redact import Redaction
 from tools.retrieve import Document, DocumentIndex, Passage, search_tool
@@ -71,6 +72,7 @@ __all__ = [
     "evaluate",
     "execute",
     "is_plain_address",
+    "prepare",
     "run_calls",
     "same_address",
     "search_tool",
