@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator
 
@@ -447,6 +447,7 @@ def test_a_result_as_a_message() -> None:
     }
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.text())
 def test_no_text_makes_it_raise(identity: str, name: str, raw: str) -> None:
     result = execute(ToolCall.parse(identity, name, raw), [add])
@@ -475,6 +476,7 @@ anything = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(anything, anything, anything)
 def test_nothing_at_all_makes_it_raise(name: object, arguments: object, raw: object) -> None:
     """Not even what the types forbid."""
@@ -484,6 +486,7 @@ def test_nothing_at_all_makes_it_raise(name: object, arguments: object, raw: obj
         assert isinstance(result, ToolCall) or (result.call_id == "c1" and len(result.content) <= ERROR_LIMIT)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), json_values))
 def test_only_integers_pass(arguments: dict[str, object]) -> None:
     result = execute(ToolCall("1", "add", arguments), [add])

@@ -3,10 +3,11 @@
 from tools.address import contact_key, is_plain_address, same_address
 from tools.audit import AuditedTools, AuditLog, AuditRow
 from tools.audit_table import AuditCheck
-from tools.budget import Round, run_calls
 from tools.calculator import CalculationError, calculate, evaluate
 from tools.call import ToolCall, ToolResult, error_result
+from tools.domains import AddressNotAllowedError, AllowedDomains
 from tools.email import RECORD_EMAIL, Mailer, send_email_tool
+from tools.endings import Blocker, Ending, EndingKind, Finding, end, end_with_answer, end_without_answer
 from tools.errors import (
     BudgetError,
     InvalidArgumentsError,
@@ -23,35 +24,82 @@ from tools.errors import (
     UnknownDeliveryError,
 )
 from tools.execute import execute, prepare
+from tools.give_up import GIVE_UP, give_up
+from tools.limits import (
+    Amounts,
+    LimitReachedError,
+    Limits,
+    Reservation,
+    ReservationError,
+    Usage,
+    forfeit,
+    refund,
+    reserve,
+    settle,
+    time_slice,
+)
+from tools.loops import CallHistory, Judgement, judge, note
 from tools.outbox import Delivery, DeliveryChange, DeliveryState
+from tools.plan import Approval, Planned, Progress, Rejection, Release, TurnPlan, by_tier, plan_turn
 from tools.redact import Redaction
 from tools.retrieve import Document, DocumentIndex, Passage, search_tool
 from tools.smtp import Outcome, SmtpTransport, Transport
 from tools.tool import Tier, Tool, ToolContext, tool, tools_by_name
+from tools.transcript import (
+    admit,
+    call_message,
+    calls_of,
+    closing,
+    exchanges,
+    faults,
+    open_calls,
+    trimmed,
+    with_edited,
+    with_message,
+)
+from tools.turn import TurnDone, run_turn
 
 __all__ = [
+    "GIVE_UP",
     "RECORD_EMAIL",
+    "AddressNotAllowedError",
+    "AllowedDomains",
+    "Amounts",
+    "Approval",
     "AuditCheck",
     "AuditLog",
     "AuditRow",
     "AuditedTools",
+    "Blocker",
     "BudgetError",
     "CalculationError",
+    "CallHistory",
     "Delivery",
     "DeliveryChange",
     "DeliveryState",
     "Document",
     "DocumentIndex",
+    "Ending",
+    "EndingKind",
+    "Finding",
     "InvalidArgumentsError",
+    "Judgement",
     "KeyConflictError",
     "Kind",
+    "LimitReachedError",
+    "Limits",
     "Mailer",
     "NotPermittedError",
     "Outcome",
     "Passage",
+    "Planned",
+    "Progress",
     "Redaction",
+    "Rejection",
+    "Release",
+    "Reservation",
+    "ReservationError",
     "ResultTooLargeError",
-    "Round",
     "SmtpTransport",
     "StorageBusyError",
     "TemporaryToolError",
@@ -65,18 +113,44 @@ __all__ = [
     "ToolStorageError",
     "ToolsError",
     "Transport",
+    "TurnDone",
+    "TurnPlan",
     "UnknownDeliveryError",
+    "Usage",
+    "admit",
+    "by_tier",
     "calculate",
+    "call_message",
+    "calls_of",
+    "closing",
     "contact_key",
+    "end",
+    "end_with_answer",
+    "end_without_answer",
     "error_result",
     "evaluate",
+    "exchanges",
     "execute",
+    "faults",
+    "forfeit",
+    "give_up",
     "is_plain_address",
+    "judge",
+    "note",
+    "open_calls",
+    "plan_turn",
     "prepare",
-    "run_calls",
+    "refund",
+    "reserve",
+    "run_turn",
     "same_address",
     "search_tool",
     "send_email_tool",
+    "settle",
+    "time_slice",
     "tool",
     "tools_by_name",
+    "trimmed",
+    "with_edited",
+    "with_message",
 ]
