@@ -24,6 +24,7 @@ from tools.errors import (
     UnknownDeliveryError,
 )
 from tools.execute import execute, prepare
+from tools.files import Entry, Folder, NoSuchFileError, OutsideFolderError, file_tools
 from tools.give_up import GIVE_UP, give_up
 from tools.limits import (
     Amounts,
@@ -81,7 +82,9 @@ __all__ = [
     "DocumentIndex",
     "Ending",
     "EndingKind",
+    "Entry",
     "Finding",
+    "Folder",
     "InvalidArgumentsError",
     "Judgement",
     "KeyConflictError",
@@ -89,8 +92,10 @@ __all__ = [
     "LimitReachedError",
     "Limits",
     "Mailer",
+    "NoSuchFileError",
     "NotPermittedError",
     "Outcome",
+    "OutsideFolderError",
     "Passage",
     "Planned",
     "Progress",
@@ -132,6 +137,7 @@ __all__ = [
     "exchanges",
     "execute",
     "faults",
+    "file_tools",
     "forfeit",
     "give_up",
     "is_plain_address",

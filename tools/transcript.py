@@ -164,7 +164,7 @@ def _result(message: Message) -> ToolResult | None:
     if message.get("role") != "tool":
         return None
     is_error = message.get("is_error") is True
-    kind = message.get("kind")
-    known: Kind = kind if kind == "ok" or kind in ERROR_KINDS else "failed" if is_error else "ok"
+    other: Kind = "failed" if is_error else "ok"
+    known = next((kind for kind in ERROR_KINDS if kind == message.get("kind")), other)
     content = message.get("content")
     return ToolResult(str(message.get("tool_call_id")), str(message.get("name", "")), str(content), is_error, known)
