@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import operator
 import os
 import subprocess
@@ -45,9 +46,10 @@ from minigraph.testing import (
     saver_conformance,
     schedules,
 )
-from minigraph.testing.building import CrowdedError
+from minigraph.testing.building import CrowdedError, Ledger
 from minigraph.testing.crashing import CrashingSaver, PassingSaver
-from minigraph.testing.programs import Input, NodeSpec, Put, larger, shelve, weave
+from minigraph.testing.engines import Engine, langgraph_engine
+from minigraph.testing.programs import Edit, Input, NodeSpec, Put, RouterSpec, SendTo, larger, shelve, weave
 from minigraph.testing.thread_laws import an_edit_stands_for_its_node
 from minigraph.testing.traces import async_stream, sync_stream
 
@@ -92,6 +94,41 @@ def within_reason() -> Iterator[None]:
 def test_any_finishing_order_gives_the_same(program: Program, schedule: Schedule) -> None:
     with within_reason():
         laws.any_finishing_order(program, schedule)
+
+
+def failing_twice(*puts: Put) -> Program:
+    """A node that is due by an edge and by a Send in one step, and whose router fails once for each of the two."""
+    by_send = RouterSpec(START, "r0", ((SendTo("n0", 0),),))
+    failing = RouterSpec("n0", "r0", ((),), fails_once=True)
+    return Program((NodeSpec("n0", "write", puts),), ((START, "n0"),), routers=(by_send, failing), budget=3)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("number", [0, 1])
+def test_which_task_asks_a_failing_router_first_does_not_matter(number: int, together: bool) -> None:
+    schedule = Schedule((number,), together)
+    laws.any_finishing_order(failing_twice(Put("log", overwrite=True), Put("total")), schedule)
+
+    def stream(graph: CompiledGraph, given: Any, config: Any) -> Iterator[Any]:
+        return schedule.stream(graph, given, config, stream_mode=["updates", "values"])
+
+    failed, ended = run(failing_twice(*LOG), stream=stream).calls
+    assert (failed.ended, dict(failed.values)["log"], failed.next) == ("failed", ("list", "input:0"), ("n0", "n0"))
+    assert (ended.ended, dict(ended.values)["log"]) == ("ok", ("list", "input:0", "n0:0/1", "n0:3/1"))
+
+
+def test_a_router_fails_once_for_each_task_of_the_first_step_that_asks_it() -> None:
+    ledger = Ledger()
+    asked = [("a", "1"), ("a", "2"), ("a", "1"), ("b", "3"), ("a", "4"), ("b", "1")]
+    assert [ledger.first_for_task("/n0->r0", step, task) for step, task in asked] == [1, 1, 0, 0, 1, 0]
+    assert ledger.first_for_task("/n1->r0", "b", "3")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("langgraph") is None, reason="LangGraph is not installed")
+@pytest.mark.parametrize("engine", [minigraph_engine, langgraph_engine], ids=["minigraph", "langgraph"])
+def test_a_router_fails_once_for_an_edit_too(engine: Callable[[], Engine]) -> None:
+    program = replace(failing_twice(*LOG), turns=(Edit("n0", LOG),))
+    assert run(program, engine()).calls[0].ended == "failed"
 
 
 @pytest.mark.parametrize("law", laws.PROGRAM_LAWS, ids=lambda law: law.__name__)

@@ -46,6 +46,7 @@ class Ledger:
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
         self.nodes = 0
+        self._first_steps: dict[str, str] = {}
 
     def enter(self) -> None:
         """Counts the call of a node."""
@@ -59,6 +60,15 @@ class Ledger:
         with self._lock:
             self.calls[place] += 1
             return self.calls[place] == 1
+
+    def first_for_task(self, place: str, step: str, task: str) -> bool:
+        """Counts a call by a task, and tells whether it is that task's first, in the step of the place's first call.
+
+        Tasks of one step call in any order; which of them comes first must not matter.
+        """
+        with self._lock:
+            began = self._first_steps.setdefault(place, step)
+        return began == step and self.first(f"{place} for {task}")
 
 
 Delay = Callable[[str], float]
@@ -194,7 +204,7 @@ class _Builder:
         mapped = router.hint == "map"
 
         def route(state: Any) -> Any:
-            if router.fails_once and self.ledger.first(f"{place}/{router.source}->{router.name}"):
+            if router.fails_once and self.is_first(f"{place}/{router.source}->{router.name}"):
                 time.sleep(self.engine.patience)
                 raise Flaky(router.name)
             if state.get("total", 0) >= program.budget or not router.choices:
@@ -210,6 +220,14 @@ class _Builder:
         else:
             route.__annotations__ = {}
         builder.add_conditional_edges(router.source, route, path_map)
+
+    def is_first(self, place: str) -> bool:
+        """Whether the running task calls a router for the first time, in the first step that calls it."""
+        runtime = self.engine.get_runtime()
+        if runtime is None:  # LangGraph asks the routers of an edit outside of any task
+            return self.ledger.first_for_task(place, "edit", "edit")
+        info = runtime.execution_info
+        return self.ledger.first_for_task(place, info.checkpoint_id, info.task_id)
 
 
 def seen(state: Any) -> str:

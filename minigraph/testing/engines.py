@@ -11,7 +11,7 @@ from minigraph import graph, types
 from minigraph.channels import EphemeralValue
 from minigraph.check import FINDINGS
 from minigraph.checkpoint.memory import InMemorySaver
-from minigraph.context import interrupt
+from minigraph.context import get_runtime, interrupt
 from minigraph.errors import GraphRecursionError, InvalidUpdateError
 
 
@@ -26,6 +26,7 @@ class Engine:
     overwrite: Any
     retry_policy: Any
     interrupt: Callable[[Any], Any]
+    get_runtime: Callable[[], Any]
     ephemeral: Any
     make_saver: Callable[[], Any]
     update_error: type[Exception]
@@ -45,6 +46,7 @@ def minigraph_engine() -> Engine:
         overwrite=types.Overwrite,
         retry_policy=types.RetryPolicy,
         interrupt=interrupt,
+        get_runtime=get_runtime,
         ephemeral=EphemeralValue,
         make_saver=InMemorySaver,
         update_error=InvalidUpdateError,
@@ -61,6 +63,7 @@ def langgraph_engine() -> Engine:
         channels = importlib.import_module("langgraph.channels")
         memory = importlib.import_module("langgraph.checkpoint.memory")
         errors = importlib.import_module("langgraph.errors")
+        their_runtime = importlib.import_module("langgraph.runtime")
     except ImportError as error:
         raise ImportError("comparing with LangGraph needs it: pip install 'langgraph==1.2.24'") from error
     return Engine(
@@ -71,6 +74,7 @@ def langgraph_engine() -> Engine:
         overwrite=their_types.Overwrite,
         retry_policy=their_types.RetryPolicy,
         interrupt=their_types.interrupt,
+        get_runtime=their_runtime.get_runtime,
         ephemeral=channels.EphemeralValue,
         make_saver=memory.InMemorySaver,
         update_error=errors.InvalidUpdateError,

@@ -66,7 +66,8 @@ class RouterSpec:
     """A router after `source` ("__start__" too): it takes the choice that the state's `total` counts to.
 
     `hint` says how its targets are declared: not at all, as a dict, as a list or as a Literal return annotation.
-    `bare` returns a single target without a list. `fails_once` makes it fail the first time.
+    `bare` returns a single target without a list. `fails_once` makes it fail in the first step that asks it, once for
+    each task of that step: which of them is first depends on who finishes first.
     """
 
     source: str
