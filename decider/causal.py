@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from decider.errors import QuestionError
+from decider.passes import BYTES_PER_CELL, CELLS_PER_TOKEN
 from decider.questions import Choice, Noul, Question
 from decider.rows import (
     EncodedRequest,
@@ -34,8 +35,8 @@ from decider.rows import (
 from decider.specs import Causal
 from decider.templates import check_template, fill, split, token_ids
 
-# A number of the output takes 4 bytes, an attention cell about 200 (see decider.stream).
-NUMBERS_PER_CELL: Final = 50
+# A number of the output takes 4 bytes.
+NUMBERS_PER_CELL: Final = BYTES_PER_CELL // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class CausalLayout:
         self._letters = [tokens for _, _, tokens in letters]
         self.limits = limits
         vocabulary = tokenizer.get_vocab_size(with_added_tokens=True)
-        self.cells_per_token = vocabulary // NUMBERS_PER_CELL
+        self.cells_per_token = CELLS_PER_TOKEN + vocabulary // NUMBERS_PER_CELL
         self.graph = GraphInterface(
             {name: pad if name == "input_ids" else 0 for name in spec.inputs},
             spec.output,
@@ -141,7 +142,7 @@ class CausalLayout:
                 tokens = [*prompt.tokens, *beginning]
                 check_length(name, len(tokens) - prompt.of_state, self.limits.question, "with its prompt and answer")
                 rows.append(CausalRow(name, self._inputs(tokens), len(prompt.tokens) - 1, tuple(group), mean))
-        return EncodedRequest(rows, truncated)
+        return EncodedRequest(rows, truncated, self._words.unread(state, questions))
 
     def read(self, question: Question, parts: Sequence[FloatArray]) -> Scores:
         """Return the log-probability of each answer, its wordings added up; of a Noul, that of yes less that of no."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -21,10 +20,12 @@ from decider.checkup import check_folder
 from decider.errors import DeciderError, MissingPackageError
 from decider.manifest import MODEL_FILE
 from decider.model import SHIPPED_MODEL, Decider
+from decider.options import add_processor, seconds, whole_number
 from decider.protocol import DecisionModel
 from decider.questions import QuestionLike, read_questions
-from decider.report.command import add_processor, add_report
-from decider.wire import KEY_VARIABLE, write_response
+from decider.report.command import add_report
+from decider.strict_json import read_json
+from decider.wire import KEY_VARIABLE, key_of_environment, write_response
 
 if TYPE_CHECKING:
     Parsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -67,7 +68,7 @@ def ask(options: argparse.Namespace) -> int:
     """Ask and print the response that a server would give."""
     questions: dict[str, QuestionLike] = {text: {"type": "noul", "instructions": text} for text in options.noul}
     if options.questions is not None:
-        questions |= json.loads(options.questions.read_text(encoding="utf-8"))
+        questions |= _questions_in(options.questions)
     state = sys.stdin.read() if options.state == "-" else options.state
     with _opened(options) as model:
         answers = model.decide(state, read_questions(questions))
@@ -79,10 +80,17 @@ def add_serve(commands: Parsers) -> None:
     """Add `decider serve`."""
     parser = commands.add_parser("serve", help="answer POST /v1/systemone over HTTP")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine alone)")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=whole_number(0, 65535), default=8000)
     parser.add_argument("--without-key", action="store_true", help="serve other machines without asking for a key")
-    parser.add_argument("--body-limit", type=int, default=1 << 18, metavar="BYTES", help="longest body (256 KiB)")
-    parser.add_argument("--grace", type=int, default=30, metavar="SECONDS", help="how long stopping may take (30)")
+    parser.add_argument(
+        "--body-limit", type=whole_number(1), default=1 << 18, metavar="BYTES", help="longest body (256 KiB)"
+    )
+    parser.add_argument(
+        "--body-time", type=seconds, default=10.0, metavar="SECONDS", help="how long a body may take to arrive (10)"
+    )
+    parser.add_argument(
+        "--grace", type=whole_number(0), default=30, metavar="SECONDS", help="how long stopping may take (30)"
+    )
     _add_model(parser)
     parser.set_defaults(run=serve)
 
@@ -96,7 +104,7 @@ def serve(options: argparse.Namespace) -> int:
         raise MissingPackageError(
             error.name or "starlette", "it is needed to serve", "Install it: pip install -e '.[decider,serve]'"
         ) from error
-    key = os.environ.get(KEY_VARIABLE) or None
+    key = key_of_environment()
     if key is None and not options.without_key and not _is_local(options.host):
         raise DeciderError(
             f"{options.host} can be reached from other machines and no key is set: set {KEY_VARIABLE}, "
@@ -106,6 +114,7 @@ def serve(options: argparse.Namespace) -> int:
     on_gpu = decider.provider == "cuda"
     limits = ServerLimits(
         body_bytes=options.body_limit,
+        body_seconds=options.body_time,
         pass_cells=CUDA_PASS if on_gpu else CPU_PASS,
         pass_waste=1.0 if on_gpu else ServerLimits().pass_waste,
     )
@@ -151,6 +160,17 @@ def _opened(options: argparse.Namespace) -> AbstractContextManager[DecisionModel
             "httpx", "it is needed to ask an endpoint", "Install it: pip install -e '.[decider,client]'"
         ) from error
     return RemoteDecider(options.url)
+
+
+def _questions_in(path: Path) -> Mapping[str, QuestionLike]:
+    """Read a file of questions; what they hold is checked when they are asked."""
+    try:
+        questions = read_json(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DeciderError(f"{path} is not JSON that can be read: {error}") from error
+    if not isinstance(questions, dict):
+        raise DeciderError(f"{path} holds a {type(questions).__name__}: write an object, question id to question")
+    return questions
 
 
 def _is_local(host: str) -> bool:

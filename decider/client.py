@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import os
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -33,7 +32,7 @@ from decider.protocol import Request
 from decider.questions import QuestionLike, read_questions
 from decider.rendering import CuttableState, render
 from decider.reply import read_response
-from decider.wire import DEFAULT_MODEL, KEY_VARIABLE, REQUEST_ID_HEADER, to_json, write_request
+from decider.wire import DEFAULT_MODEL, REQUEST_ID_HEADER, check_key, key_of_environment, to_json, write_request
 
 PATH: Final = "/v1/systemone"
 BUSY: Final = (429, 503, 529)
@@ -66,12 +65,10 @@ class _Settings:
         self.timeout = timeout
         self.retries = retries
         self.longest_wait = longest_wait
-        key = os.environ.get(KEY_VARIABLE) if key is None else key
-        if key and not key.isprintable():
-            raise ValueError("the key holds a character that no header can carry, such as a line break at its end")
+        key = key_of_environment() if key is None else key
         self.headers = {b"content-type": b"application/json"}
         if key:
-            self.headers[b"authorization"] = f"Bearer {key}".encode()
+            self.headers[b"authorization"] = f"Bearer {check_key(key)}".encode()
 
 
 class _Call:
@@ -125,7 +122,7 @@ class RemoteDecider:
     """A decision model behind an endpoint; safe to use from several threads.
 
     `url` is the address of the server, with or without /v1/systemone. `key` is sent as a bearer key (None: that of the
-    environment variable DECIDER_API_KEY, if set). `timeout` is how long, in seconds, an
+    environment variable DECIDER_API_KEY, if set; "": none). `timeout` is how long, in seconds, an
     attempt may take to connect, to send, and to wait for the next bytes; `retries` further
     attempts follow when no response came, or 408, 429 or 5xx, after the pause that the server asks for (if it is not
     above `longest_wait` seconds) or a growing one. `transport` replaces the network, for tests.
@@ -213,6 +210,8 @@ class AsyncRemoteDecider:
 
         Nothing is sent before all of them were checked; the first error ends it, and its note says which request.
         """
+        if at_once < 1:
+            raise ValueError(f"at_once is {at_once}: give how many requests may be under way, at least 1")
         room = asyncio.Semaphore(at_once)
 
         async def play(place: int, call: _Call) -> Answers:

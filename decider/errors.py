@@ -4,9 +4,9 @@ DeciderError
 ├── QuestionError        a question that cannot be asked: names the question and the field
 ├── StateError           a state that cannot be read, or does not fit
 ├── RequestError         the body of a request to a server that cannot be answered: lists every fault
-├── RequestTooLargeError one call that would need too much memory for one pass
+├── RequestTooLargeError a question that would need too much memory even in a pass of its own
 ├── OverloadedError      a micro-batcher whose queue is full and that was told not to wait
-├── BatcherClosedError   a call to a micro-batcher that was closed
+├── BatcherClosedError   a call to a micro-batcher that was closed, or whose task was ended
 ├── ProviderError        the wanted execution provider cannot run here
 ├── MissingPackageError  a package is not installed, or its installation is broken
 ├── ModelFileError       a model folder with a file missing, damaged or of another version
@@ -103,17 +103,16 @@ class RequestError(DeciderError):
 
 
 class RequestTooLargeError(DeciderError):
-    """A call whose rows, padded to the longest, need more attention cells than the model's limit."""
+    """A request with a row of so many tokens that a pass over it alone costs more attention cells than the limit."""
 
-    def __init__(self, rows: int, tokens: int, limit: int, cells: int | None = None) -> None:
-        self.rows = rows
+    def __init__(self, tokens: int, cells: int, limit: int) -> None:
         self.tokens = tokens
+        self.cells = cells
         self.limit = limit
-        self.cells = rows * tokens * tokens if cells is None else cells
         super().__init__(
-            f"One pass over {rows} rows of {tokens} tokens needs {self.cells:,} attention cells; "
-            f"the limit is {limit:,}. Ask about fewer states in one call, let decide_many run several passes "
-            "(max_waste=0.25), or take decide_iter for a long stream."
+            f"The state with its longest question has {tokens} tokens, which costs {cells:,} attention cells in one "
+            f"pass; the limit is {limit:,}. Shorten the state, or the question and its options, or raise "
+            "limits.attention_cells in the model's decider.json where there is memory for it."
         )
 
 
@@ -127,10 +126,11 @@ class OverloadedError(DeciderError):
 
 
 class BatcherClosedError(DeciderError):
-    """A question to a MicroBatcher after its close(): nothing would answer it."""
+    """A question to a MicroBatcher after its close(), or after its task was ended by others: nothing answers it."""
 
-    def __init__(self) -> None:
-        super().__init__("The MicroBatcher was closed and takes no more questions. Make a new one.")
+    def __init__(self, problem: str = "it was closed") -> None:
+        self.problem = problem
+        super().__init__(f"The MicroBatcher takes no more questions: {problem}. Make a new one.")
 
 
 class ProviderError(DeciderError):

@@ -190,6 +190,15 @@ def _parity(module: torch.nn.Module, decider: Decider, requests: Sequence[FixedR
     return largest
 
 
+def _limits(text: str) -> Limits:
+    """Read --limits; raises ValueError for names that are not known and numbers that are none."""
+    given = msgspec.json.decode(text, type=dict[str, int])
+    unknown = given.keys() - set(Limits.__slots__)
+    if unknown:
+        raise ValueError(f"--limits: {min(unknown)!r} is no limit; allowed are {', '.join(Limits.__slots__)}")
+    return Limits(**given)
+
+
 def _logits(output: Any) -> Any:
     return getattr(output, "logits", output)
 
@@ -219,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = '{"kind": "pair"}' if options.layout == "pair" else options.layout
     try:
         layout: Shared | Pair | Causal = msgspec.json.decode(text, type=Shared | Pair | Causal)
-        limits = msgspec.json.decode(options.limits, type=Limits)
+        limits = _limits(options.limits)
         provenance = {"source": options.source} if options.source else {}
         done = export_model(
             options.onnx,
@@ -230,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             limits=limits,
             provenance=provenance,
         )
-    except (DeciderError, msgspec.DecodeError, OSError) as error:
+    except (DeciderError, ValueError, OSError) as error:  # msgspec's errors are ValueErrors
         sys.stderr.write(f"decider.export: {error}\n")
         return 2
     sys.stdout.write(

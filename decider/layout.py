@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from decider.passes import CELLS_PER_TOKEN
 from decider.questions import Choice, Noul, Question, Score
 from decider.rendering import render
 from decider.rows import (
@@ -99,7 +100,7 @@ class Layout:
     def __init__(self, tokenizer: Tokenizer, markers: Markers, limits: Limits) -> None:
         self._words = Words(tokenizer)
         self.markers = markers
-        self.cells_per_token = 0
+        self.cells_per_token = CELLS_PER_TOKEN
         self.limits = limits
         self.graph = GraphInterface(_padding(markers.pad), "logits", True, ANSWERABLE, ANSWERABLE + 1)
 
@@ -112,7 +113,7 @@ class Layout:
         encoded = self.encode_state(state)
         blocks = [self.encode_question(name, question) for name, question in questions.items()]
         rows = [_row(encoded.tokens, group) for group in self._groups(len(encoded.tokens), blocks)]
-        return EncodedRequest(rows, encoded.truncated)
+        return EncodedRequest(rows, encoded.truncated, self._words.unread(state, questions))
 
     def read(self, question: Question, parts: Sequence[FloatArray]) -> Scores:
         """Return column 0 at the marker of a Noul, column 1 at those of options; column 2 is averaged over them."""

@@ -1,9 +1,8 @@
 """A decision model from a folder: typed questions in, calibrated answers out, one pass for any number of them.
 
-What a call costs is one pass of the network over all its rows, padded to the longest: `decide` and `decide_many` run
-one, and refuse a call that is too big for one. Who would rather have several passes says so: with `max_waste`, rows of
-similar length run together and no pass is too big; `decide_iter` answers a stream of any length in bounded memory.
-The answers are the same whichever way they are asked for.
+What a call costs is one pass of the network over all its rows, padded to the longest, or several where one would need
+more memory than the model's limit allows. With `max_waste`, rows of similar length run together; `decide_iter` answers
+a stream of any length in bounded memory. The answers are the same whichever way they are asked for.
 
 The folder holds model.onnx, tokenizer.json, decider.json, golden.json and, for the intervals of yes/no answers,
 calibration.json. decider.json says how the model is asked and read (see decider.specs).
@@ -14,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -34,8 +34,8 @@ from decider.errors import (
 from decider.graph import check_graph
 from decider.layouts import open_layout, read_tokenizer
 from decider.manifest import GOLDEN_FILE, MODEL_FILE, TOKENIZER_FILE, Manifest, read_manifest
-from decider.passes import cells, plan_passes
-from decider.protocol import Encoded, Request
+from decider.passes import cells, check_waste, next_pass, plan_passes
+from decider.protocol import Encoded, Picked, Request
 from decider.questions import Noul, Question, QuestionLike, Score, read_questions
 from decider.rows import AnyLayout, AnyRow, EncodedRequest, FloatArray, IntArray, Scores, collate
 from decider.session import OpenSession, Provider, open_session
@@ -109,20 +109,21 @@ class Decider:
         return decider
 
     def decide(self, state: object, questions: Mapping[str, QuestionLike]) -> Answers:
-        """Answer all questions about one state in one pass.
+        """Answer all questions about one state, in one pass if they fit into one.
 
         `state` is text, data that JSON can hold, or a CuttableState; `questions` maps ids to Noul, Choice, Score or
         plain dictionaries. Ids never reach the model. Raises QuestionError, StateError or RequestTooLargeError.
         """
         return self.decide_many([(state, questions)])[0]
 
-    def decide_many(self, requests: Sequence[Request], max_waste: float | None = None) -> list[Answers]:
+    def decide_many(self, requests: Sequence[Request], max_waste: float = 1.0) -> list[Answers]:
         """Answer many states, each with its own questions; none at all gives no answers and no pass.
 
-        All in one pass, and RequestTooLargeError when that needs too much memory. With `max_waste`, the share of a
-        pass that may be padding (0 to 1), in as many passes as that takes, each within the limit: worth it on a CPU
-        when lengths differ. The error of a bad request says in a note which one it was.
+        All in one pass, or in as few as the limit of its memory allows. `max_waste` is the share of a pass that may be
+        padding, 0 to 1: with less than 1, rows of similar length run together in as many passes as that takes, which is
+        worth it on a CPU when lengths differ. The error of a bad request says in a note which one it was.
         """
+        check_waste(max_waste)
         encoded = []
         for place, (state, questions) in enumerate(requests):
             with about_request(place):
@@ -135,8 +136,10 @@ class Decider:
         """Answer a stream of any length, in its order and in bounded memory, in many small passes.
 
         Reads a few hundred rows ahead. `max_waste` is as for decide_many; `progress` shows on standard error how many
-        questions are answered. A bad request raises, with its place in a note, after the answers to all before it.
+        requests are answered. A bad request raises, with its place in a note, after the answers to all before it; so
+        does an error that `requests` itself raises, which comes through as it is.
         """
+        check_waste(max_waste)
         pass_cells = CUDA_PASS if self.provider == "cuda" else CPU_PASS
         return answer_stream(self, requests, max_waste, pass_cells, progress)
 
@@ -147,28 +150,46 @@ class Decider:
         """
         records = read_questions(questions)
         encoded = self.layout.encode(state, records)
-        self._refuse_too_large(1, max(len(row) for row in encoded.rows))
+        self._refuse_too_large(max(len(row) for row in encoded.rows))
         return Encoded(records, encoded)
 
     def decide_encoded(
-        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
+        self, encoded: Sequence[Encoded], max_waste: float = 1.0, max_cells: int | None = None
     ) -> list[Answers]:
         """Answer requests that `encode` laid out, as decide_many does.
 
-        Where several passes are allowed, `max_cells` keeps each below so many attention cells, unless one row alone has
-        more; the model's own limit holds for every pass.
+        `max_cells` keeps the cost of each pass (see decider.passes) below that, unless one row alone costs more; the
+        model's own limit holds for every pass.
         """
         rows = [row for each in encoded for row in each.request.rows]
-        read = iter(self._read(rows, max_waste, max_cells))
-        answers = []
-        for each in encoded:
-            parts: dict[str, list[FloatArray]] = {name: [] for name in each.questions}
-            for _ in each.request.rows:
-                for name, part in next(read).items():
-                    parts[name].append(part)
-            scores = {name: self.layout.read(question, parts[name]) for name, question in each.questions.items()}
-            answers.append(self._answers(each.questions, each.request, scores))
-        return answers
+        picked: dict[int, Picked] = {}
+        lengths = [len(row) for row in rows]
+        for places in plan_passes(lengths, max_waste, self._most_cells(max_cells), self.layout.cells_per_token):
+            picked |= zip(places, self._run([rows[place] for place in places]), strict=True)
+        in_order = iter([picked[place] for place in range(len(rows))])
+        return [self.answer(each, list(islice(in_order, len(each.request.rows)))) for each in encoded]
+
+    def run_pass(
+        self, rows: Sequence[AnyRow], max_waste: float = 1.0, max_cells: int | None = None
+    ) -> dict[int, Picked]:
+        """Run one pass over the first row and those of the others that fit in beside it; return by place what it gave.
+
+        For who shares the network between several callers: `encode` gives the rows, `answer` takes what was picked.
+        """
+        if not rows:
+            return {}
+        lengths = [len(row) for row in rows]
+        places = next_pass(lengths, max_waste, self._most_cells(max_cells), self.layout.cells_per_token)
+        return dict(zip(places, self._run([rows[place] for place in places]), strict=True))
+
+    def answer(self, encoded: Encoded, picked: Sequence[Picked]) -> Answers:
+        """Make the answers to a request of what its rows gave, in their order; raises ModelOutputError."""
+        parts: dict[str, list[FloatArray]] = {name: [] for name in encoded.questions}
+        for each in picked:
+            for name, part in each.items():
+                parts[name].append(part)
+        scores = {name: self.layout.read(question, parts[name]) for name, question in encoded.questions.items()}
+        return self._answers(encoded.questions, encoded.request, scores)
 
     def run(self, batch: Mapping[str, IntArray]) -> NDArray[np.float32]:
         """Run the network once and return its output as it is; see decider.rows.GraphInterface for its shape."""
@@ -195,29 +216,26 @@ class Decider:
             other = "Use provider='cpu' and report it." if self.provider == "cuda" else "Restore the model's folder."
             raise ProviderError(self.provider, f"its logits differ by {difference:.3g} from golden.json", other)
 
-    def _read(
-        self, rows: Sequence[AnyRow], max_waste: float | None, max_cells: int | None
-    ) -> list[dict[str, FloatArray]]:
-        """Return what each row picks for its questions; the rows of a pass are held to the limit before it runs."""
-        limit, per_token = self.layout.limits.attention_cells, self.layout.cells_per_token
-        read: list[dict[str, FloatArray]] = [{} for _ in rows]
-        if max_waste is None:
-            plan = [list(range(len(rows)))] if rows else []
-        else:
-            plan = plan_passes([len(row) for row in rows], max_waste, min(max_cells or limit, limit), per_token)
-        for places in plan:
-            self._refuse_too_large(len(places), max(len(rows[place]) for place in places))
-            batch = collate([rows[place] for place in places], self.layout.graph.padding)
-            output = self.run(batch)
-            for index, place in enumerate(places):
-                read[place] = rows[place].pick(output[index])
-        return read
+    def _run(self, rows: Sequence[AnyRow]) -> list[Picked]:
+        """Run the network once over these rows and return what each of them picks."""
+        output = self.run(collate(rows, self.layout.graph.padding))
+        return [row.pick(output[index]) for index, row in enumerate(rows)]
 
-    def _refuse_too_large(self, rows: int, tokens: int) -> None:
+    def _most_cells(self, wanted: int | None = None) -> int:
+        """Return what a pass may cost: what is wanted, if the limit allows it."""
         limit = self.layout.limits.attention_cells
-        needed = cells(rows, tokens, self.layout.cells_per_token)
+        if self.provider == "cuda":
+            limit = max(limit, CUDA_PASS)
+        if wanted is None:
+            return limit
+        if wanted < 1:
+            raise ValueError(f"max_cells is {wanted}: give what a pass may cost in attention cells, at least 1")
+        return min(wanted, limit)
+
+    def _refuse_too_large(self, tokens: int) -> None:
+        needed, limit = cells(1, tokens, self.layout.cells_per_token), self._most_cells()
         if needed > limit:
-            raise RequestTooLargeError(rows, tokens, limit, needed)
+            raise RequestTooLargeError(tokens, needed, limit)
 
     def _answers(
         self, questions: Mapping[str, Question], request: EncodedRequest[AnyRow], scores: Mapping[str, Scores]
@@ -225,7 +243,7 @@ class Decider:
         calibration = self.manifest.calibration
         return Answers(
             {
-                name: _answer(name, question, scores[name], calibration, self.intervals)
+                name: _answer(name, question, scores[name], calibration, self.intervals, name in request.unread)
                 for name, question in questions.items()
             },
             model=self.manifest.name,
@@ -254,13 +272,18 @@ def raw_logits(answer: Answer) -> list[float]:
 
 
 def _answer(
-    name: str, question: Question, scores: Scores, calibration: Calibration, intervals: VennAbers | None
+    name: str,
+    question: Question,
+    scores: Scores,
+    calibration: Calibration,
+    intervals: VennAbers | None,
+    unread: bool,
 ) -> Answer:
     values = scores.values
     if not np.isfinite(values).all() or not math.isfinite(scores.answerable or 0.0):
         raise ModelOutputError(name)
-    answerable = None
-    if scores.answerable is not None:
+    answerable = 0.0 if unread else None
+    if scores.answerable is not None and not unread:
         answerable = _sigmoid(scores.answerable / calibration.temperature("answerable"))
     known = 1.0 if answerable is None else answerable  # what cannot be answered is left even
     if isinstance(question, Noul):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from decider.passes import CELLS_PER_TOKEN
 from decider.questions import Noul, Question
 from decider.rows import (
     EncodedRequest,
@@ -61,7 +62,7 @@ class PairLayout:
         self._words = Words(tokenizer)
         self._spec = spec
         self.limits = limits
-        self.cells_per_token = 0
+        self.cells_per_token = CELLS_PER_TOKEN
         read = (spec.noul.index, spec.noul.minus, spec.option.index, spec.option.minus)
         self.graph = GraphInterface(
             {name: pad if name == "input_ids" else 0 for name in spec.inputs},
@@ -84,7 +85,7 @@ class PairLayout:
                 second = [*self._words(text), *self._after]
                 check_length(name, len(second), self.limits.question, "with its longest option")
                 rows.append(PairRow(name, self._inputs(first, second)))
-        return EncodedRequest(rows, encoded.truncated)
+        return EncodedRequest(rows, encoded.truncated, self._words.unread(state, questions))
 
     def read(self, question: Question, parts: Sequence[FloatArray]) -> Scores:
         """Return the column read of each sequence."""

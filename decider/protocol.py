@@ -8,10 +8,14 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from decider.answers import Answers
 from decider.questions import Question, QuestionLike
-from decider.rows import AnyRow, EncodedRequest
+from decider.rows import AnyRow, EncodedRequest, FloatArray
 
 Request: TypeAlias = tuple[object, Mapping[str, QuestionLike]]
 """A state and the questions about it, by id."""
+
+
+Picked: TypeAlias = Mapping[str, FloatArray]
+"""What the network gave for one row, by question id: the part that the layout reads."""
 
 
 @runtime_checkable
@@ -36,14 +40,21 @@ class Encoded:
 
 
 class BatchModel(Protocol):
-    """A model that checks requests one by one and answers them together."""
+    """A model that checks requests one by one and runs rows of several of them together, a pass at a time."""
 
     def encode(self, state: object, questions: Mapping[str, QuestionLike]) -> Encoded:
         """Check a request and lay it out; raises DeciderError for one that cannot be asked."""
         ...
 
-    def decide_encoded(
-        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
-    ) -> list[Answers]:
-        """Answer them all; `max_waste` and `max_cells` are those of Decider.decide_encoded."""
+    def run_pass(
+        self, rows: Sequence[AnyRow], max_waste: float = 1.0, max_cells: int | None = None
+    ) -> Mapping[int, Picked]:
+        """Run one pass over the first row and those of the others that fit in beside it; return by place what it gave.
+
+        `max_waste` and `max_cells` are those of Decider.decide_encoded.
+        """
+        ...
+
+    def answer(self, encoded: Encoded, picked: Sequence[Picked]) -> Answers:
+        """Make the answers to a request of what its rows gave, in their order."""
         ...

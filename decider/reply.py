@@ -17,6 +17,7 @@ import msgspec
 from decider.answers import Answer, Answers, Calibration, ChoiceAnswer, Interval, NoulAnswer, ScoreAnswer, Usage
 from decider.errors import ReplyError
 from decider.questions import Choice, Noul, Question
+from decider.strict_json import read_json
 
 SUM_TOLERANCE: Final = 0.03
 # Servers round: two probabilities of 0.333 may stand for 0.3334 and 0.3326.
@@ -41,9 +42,9 @@ class _Reader:
     def read(self, body: bytes, questions: Mapping[str, Question]) -> Answers:
         """Return the answers in the order of the questions."""
         try:
-            fields = msgspec.json.decode(body)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise self.wrong("body", f"it is not JSON ({error})") from error
+            fields = read_json(body)
+        except (ValueError, RecursionError) as error:
+            raise self.wrong("body", f"it is not JSON that can be relied on ({error})") from error
         if not isinstance(fields, dict):
             raise self.wrong("body", f"it is a {type(fields).__name__}, not an object")
         given, model = fields.get("answers"), fields.get("model")

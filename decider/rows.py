@@ -36,7 +36,8 @@ class Limits:
 
     `state`: what is read of a state; longer ones are cut and the cut is reported. `state_refused`: from here on a
     state is an error. `question`: a stem and its longest option. `whole_question`: a stem and all its options.
-    `row`: a row takes further questions up to this length. `attention_cells`: rows * tokens^2 of one pass.
+    `row`: a row takes further questions up to this length. `attention_cells`: what one pass may cost, which bounds its
+    memory (see decider.passes: the default keeps it under 1 GB); on a GPU at least decider.stream.CUDA_PASS.
     Where every question has a sequence of its own (the layouts `pair` and `causal`), `question` is all of that sequence
     but the state, and `whole_question` and `row` limit nothing.
     """
@@ -46,7 +47,12 @@ class Limits:
     question: int = 160
     whole_question: int = 3072
     row: int = 700
-    attention_cells: int = 60_000_000
+    attention_cells: int = 7_500_000
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ValueError(f"the limit {name!r} is {getattr(self, name)}: it must be at least 1")
 
     @property
     def positions(self) -> int:
@@ -103,10 +109,14 @@ RowT_co = TypeVar("RowT_co", bound=AnyRow, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class EncodedRequest(Generic[RowT_co]):
-    """A state with its questions as one or more rows, and how many tokens of the state were left out."""
+    """A state with its questions as one or more rows, and how many tokens of the state were left out.
+
+    `unread` names the questions of which the tokenizer knows too little for an answer (see Words.unread).
+    """
 
     rows: Sequence[RowT_co]
     truncated: int
+    unread: frozenset[str] = frozenset()
 
     @property
     def tokens(self) -> int:
@@ -129,7 +139,7 @@ class AnyLayout(Protocol):
 
     @property
     def cells_per_token(self) -> int:
-        """What a token costs beyond its attention, in attention cells: much where the output is a whole vocabulary."""
+        """What a token costs beyond its attention, in attention cells: more where the output is a whole vocabulary."""
         ...
 
     def encode(self, state: object, questions: Mapping[str, Question]) -> EncodedRequest[AnyRow]:
@@ -157,6 +167,8 @@ class Words:
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
+        # Models of the kind Unigram do not say which token it is; by custom it is this one.
+        self._unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "<unk>")
         self._breaks_up_words = isinstance(tokenizer.model, WordPiece)
 
     def __call__(self, text: str) -> list[int]:
@@ -164,6 +176,32 @@ class Words:
         if self._breaks_up_words:
             text = _LONG_WORD.sub(r"\g<0> ", text)
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def unread(self, state: object, questions: Mapping[str, Question]) -> frozenset[str]:
+        """Return the ids of the questions that cannot be read: the tokenizer knows nothing of them but marks.
+
+        That is a question whose wording holds no word or number that the tokenizer knows, or one of whose options or
+        levels holds nothing that it knows; and all of them where the state holds no such word or number.
+        """
+        parts = (state.head, state.cuttable, state.tail) if isinstance(state, CuttableState) else (state,)
+        if not any(self._has_words(_render_state(part)) for part in parts):
+            return frozenset(questions)
+        return frozenset(name for name, question in questions.items() if not self._reads(question))
+
+    def _reads(self, question: Question) -> bool:
+        if not all(map(self._known, option_texts(question))):
+            return False
+        criteria = question.criteria if isinstance(question, Noul) else None
+        said = (question.instructions, *(() if criteria is None else (criteria.true, criteria.false)))
+        texts = [render(text) for text in said if text is not None]
+        return not texts or any(map(self._has_words, texts))
+
+    def _has_words(self, text: str) -> bool:
+        pieces = map(self._tokenizer.id_to_token, self._known(text))
+        return any(character.isalnum() for piece in pieces for character in piece or "")
+
+    def _known(self, text: str) -> list[int]:
+        return [token for token in self(text) if token != self._unknown]
 
     def state(self, state: object, limits: Limits, around: int, lead: str = "") -> EncodedState:
         """Return the state's tokens, cut at the end or where a CuttableState allows it.

@@ -12,6 +12,7 @@ Needs the extra `serve`.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import uuid
@@ -38,12 +39,14 @@ from decider.errors import (
     RequestTooLargeError,
     StateError,
 )
+from decider.passes import check_waste
 from decider.protocol import BatchModel
 from decider.serve_metrics import Metrics
 from decider.stream import CPU_PASS
 from decider.wire import (
     DEFAULT_MODEL,
     REQUEST_ID_HEADER,
+    check_key,
     question_fault,
     read_request,
     to_json,
@@ -52,11 +55,14 @@ from decider.wire import (
 )
 
 RETRY_AFTER_SECONDS: Final = 1
+# Where the body may not have arrived: what follows on the connection would be the rest of it.
+CLOSE: Final = {"connection": "close"}
 ERROR_TYPES: Final = {
     400: "invalid_request_error",
     401: "authentication_error",
     404: "not_found_error",
     405: "method_not_allowed_error",
+    408: "request_timeout_error",
     413: "request_too_large_error",
     500: "internal_server_error",
     503: "unavailable_error",
@@ -79,14 +85,23 @@ class ModelCard:
 class ServerLimits:
     """What one server takes on: bytes of a body, questions of a request, requests that wait for a pass at once.
 
-    `pass_cells` and `pass_waste` bound what shares a pass, as in Decider.decide_encoded; the defaults suit a CPU.
+    A body must have arrived after `body_seconds`. `pass_cells` and `pass_waste` bound what shares a pass, as in
+    Decider.decide_encoded; the defaults suit a CPU.
     """
 
     body_bytes: int = 1 << 18
+    body_seconds: float = 10.0
     questions: int = 1000
     waiting: int = 256
     pass_cells: int = CPU_PASS
     pass_waste: float = 0.25
+
+    def __post_init__(self) -> None:
+        if min(self.body_bytes, self.questions, self.waiting, self.pass_cells) < 1:
+            raise ValueError(f"every limit of a server must be at least 1: {self}")
+        if not 0 < self.body_seconds < float("inf"):
+            raise ValueError(f"body_seconds is {self.body_seconds}: give a time in seconds, above 0")
+        check_waste(self.pass_waste)
 
 
 def create_app(
@@ -97,8 +112,8 @@ def create_app(
     With a `key`, every request needs the header `Authorization: Bearer KEY`; without one, any header is accepted.
     Raises ValueError for a key that no header could carry.
     """
-    if key is not None and (not key.isprintable() or key != key.strip() or not key):
-        raise ValueError("the key is empty, begins or ends with a space, or holds a line break: no header can carry it")
+    if key is not None:
+        check_key(key)
     limits = limits or ServerLimits()
     metrics = Metrics()
     service = _Service(model, card, limits, metrics)
@@ -161,7 +176,7 @@ class _Service:
         except OverloadedError as error:
             return error_response(529, str(error), {"retry-after": str(RETRY_AFTER_SECONDS)})
         except BatcherClosedError:
-            return error_response(503, "The server is stopping.", {"retry-after": str(RETRY_AFTER_SECONDS)})
+            return _stopping()
         except ClientDisconnect:
             return error_response(400, "The request ended before its body did.")
 
@@ -183,7 +198,7 @@ class _Service:
         except StateError as error:
             raise RequestError([RequestFault(("body", "state"), str(error), "value_error")]) from error
         self.measured.answered(answers)
-        return json_response(200, write_response(answers))
+        return json_response(200, write_response(answers, asked.ignored))
 
     async def models(self, _: Request) -> Response:
         """GET /v1/models."""
@@ -197,17 +212,21 @@ class _Service:
         return Response(text, media_type=media_type)
 
     async def _body(self, request: Request) -> bytes:
-        """Read the body, and stop as soon as it is too long."""
-        limit = self.limits.body_bytes
-        too_long = HTTPException(413, f"The body has more than {limit} bytes.")
+        """Read the body, and stop as soon as it is too long or takes too long."""
+        limit, seconds = self.limits.body_bytes, self.limits.body_seconds
+        too_long = HTTPException(413, f"The body has more than {limit} bytes.", CLOSE)
         told = request.headers.get("content-length", "")
         if told.isdecimal() and int(told) > limit:
             raise too_long
         body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > limit:
-                raise too_long
+        try:
+            async with asyncio.timeout(seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > limit:
+                        raise too_long
+        except TimeoutError:
+            raise HTTPException(408, f"The body had not arrived after {seconds:g} s.", CLOSE) from None
         return bytes(body)
 
 
@@ -236,13 +255,18 @@ class _Outside:
         with self.metrics.request(scope["path"], lambda: status):
             if not self._allowed(scope):
                 refusal = error_response(
-                    401, "Send the header Authorization: Bearer KEY.", {"www-authenticate": "Bearer"}
+                    401, "Send the header Authorization: Bearer KEY.", {"www-authenticate": "Bearer", **CLOSE}
                 )
                 await refusal(scope, receive, named)
                 return
             scope[REQUEST_ID_HEADER] = request_id
             try:
                 await self.app(scope, receive, named)
+            except asyncio.CancelledError:
+                if status:
+                    raise
+                # The time for stopping is over, and the server ends what is under way: a caller is told even then.
+                await _stopping()(scope, receive, named)
             except Exception:
                 if status != 500:
                     raise
@@ -264,6 +288,10 @@ def json_response(status: int, fields: object, headers: dict[str, str] | None = 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     """Return an error in the shape that clients of this interface read."""
     return json_response(status, {"detail": {"error_type": ERROR_TYPES[status], "message": message}}, headers)
+
+
+def _stopping() -> Response:
+    return error_response(503, "The server is stopping.", {"retry-after": str(RETRY_AFTER_SECONDS), **CLOSE})
 
 
 def _faults(error: RequestError) -> Response:

@@ -116,6 +116,8 @@ def open_session(
 
 def session_options(ort: ModuleType, threads: int | None = None, spinning: bool = False) -> Any:
     """Return ONNX Runtime's SessionOptions as every model here needs them; see open_session."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads is {threads}: give the number of CPU threads, at least 1")
     options = ort.SessionOptions()
     options.log_severity_level = ERROR
     options.inter_op_num_threads = 1

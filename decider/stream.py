@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sized
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from decider.answers import Answers
-from decider.errors import DeciderError, about_request
+from decider.errors import about_request
 from decider.progress import progress_bar
-from decider.protocol import BatchModel, Encoded, Request
+from decider.protocol import Encoded, Request
+
+if TYPE_CHECKING:
+    from decider.model import Decider
 
 # Rows that are read ahead.
 WINDOW: Final = 256
-# Attention cells of a pass; on the CPU one cell takes about 200 bytes while the pass runs.
+# What a pass may cost, in attention cells (see decider.passes).
 CPU_PASS: Final = 500_000
 CUDA_PASS: Final = 30_000_000
 
 
 def answer_stream(
-    model: BatchModel, requests: Iterable[Request], max_waste: float, max_cells: int, progress: bool = False
+    model: Decider, requests: Iterable[Request], max_waste: float, max_cells: int, progress: bool = False
 ) -> Iterator[Answers]:
     """Yield the answers to each request in its order; see Decider.decide_iter."""
     total = len(requests) if isinstance(requests, Sized) else None
@@ -35,22 +38,21 @@ def answer_stream(
                     bar.advance(1)
 
 
-def _windows(model: BatchModel, requests: Iterable[Request]) -> Iterator[list[Encoded]]:
-    """Lay requests out, WINDOW rows at a time; what stands before a bad request is a window of its own."""
+def _windows(model: Decider, requests: Iterable[Request]) -> Iterator[list[Encoded]]:
+    """Lay requests out, WINDOW rows at a time; what stands before an error is a window too, whoever raises it."""
     window: list[Encoded] = []
     rows = 0
-    for place, (state, questions) in enumerate(requests):
-        try:
+    try:
+        for place, (state, questions) in enumerate(requests):
             with about_request(place, "stream"):
-                encoded = model.encode(state, questions)
-        except DeciderError:
-            if window:
+                window.append(model.encode(state, questions))
+            rows += len(window[-1].request.rows)
+            if rows >= WINDOW:
                 yield window
-            raise
-        window.append(encoded)
-        rows += len(encoded.request.rows)
-        if rows >= WINDOW:
+                window, rows = [], 0
+    except Exception:
+        if window:
             yield window
-            window, rows = [], 0
+        raise
     if window:
         yield window

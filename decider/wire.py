@@ -5,25 +5,27 @@
 
 Pure functions, used by the server and by the client. What others do not have carries the prefix `x_`, and those who do
 not know it may ignore it: in a request `x_cuttable`, the part of a text that may be shortened; in a response where the
-answers come from, and the raw logits.
+answers come from, and the raw logits. Fields beside `model`, `state` and `questions` that are not known are ignored, as
+the interface wants it, and the response names them in `x_ignored`; within a question they are a fault.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import msgspec
 
 from decider.answers import Answer, Answers, NoulAnswer, ScoreAnswer
 from decider.errors import QuestionError, RequestError, RequestFault
 from decider.questions import Choice, Noul, Question, read_question
 from decider.rendering import CuttableState, render
+from decider.strict_json import RepeatedKeyError, read_json
 
 DEFAULT_MODEL: Final = "jev-latest"
 CUTTABLE: Final = "x_cuttable"
+KNOWN_FIELDS: Final = ("model", "state", "questions", "assets", CUTTABLE)
 REQUEST_ID_HEADER: Final = "x-typesafe-request-id"
 KEY_VARIABLE: Final = "DECIDER_API_KEY"
 """Where server and client look for the key in the environment."""
@@ -31,18 +33,40 @@ KEY_VARIABLE: Final = "DECIDER_API_KEY"
 
 @dataclass(frozen=True, slots=True)
 class SystemOneRequest:
-    """A request whose every question can be asked; `model` is the name that the caller wrote."""
+    """A request whose every question can be asked; `model` is the name that the caller wrote.
+
+    `ignored` are the names of the fields around the questions of which nothing is known here.
+    """
 
     model: str
     state: object
     questions: Mapping[str, Question]
+    ignored: tuple[str, ...] = ()
+
+
+def check_key(key: str) -> str:
+    """Return the key; raises ValueError for one that a header cannot carry, or not as it is. For server and client."""
+    if not key or not key.isprintable() or key != key.strip():
+        raise ValueError(
+            "the key is empty, begins or ends with a space, or holds a line break: no header can carry it as it is. "
+            "Give it without, as in DECIDER_API_KEY=$(tr -d '\\n' < FILE)"
+        )
+    return key
+
+
+def key_of_environment() -> str | None:
+    """Return the key that the environment holds; None where the variable is not set or empty."""
+    key = os.environ.get(KEY_VARIABLE)
+    return check_key(key) if key else None
 
 
 def read_request(body: bytes) -> SystemOneRequest:
     """Read the body of a request; raises RequestError with every fault that was found, not the first alone."""
     try:
-        fields = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        fields = read_json(body)
+    except RepeatedKeyError as error:
+        raise RequestError([RequestFault(("body", *error.path), str(error), "key_repeated")]) from error
+    except (ValueError, RecursionError) as error:
         raise RequestError([RequestFault(("body",), f"JSON decode error: {error}", "json_invalid")]) from error
     if not isinstance(fields, dict):
         raise RequestError([RequestFault(("body",), "Input should be a valid dictionary", "dict_type")])
@@ -50,7 +74,8 @@ def read_request(body: bytes) -> SystemOneRequest:
     faults = [*_faults_around(fields), *_read_questions(fields.get("questions"), questions)]
     if faults:
         raise RequestError(faults)
-    return SystemOneRequest(fields["model"], _read_state(fields), questions)
+    ignored = tuple(name for name in fields if name not in KNOWN_FIELDS)
+    return SystemOneRequest(fields["model"], _read_state(fields), questions, ignored)
 
 
 def write_request(state: object, questions: Mapping[str, Question], model: str = DEFAULT_MODEL) -> dict[str, object]:
@@ -79,8 +104,8 @@ def write_question(question: Question) -> dict[str, object]:
     return fields
 
 
-def write_response(answers: Answers) -> dict[str, object]:
-    """Return the fields of a response, ready for JSON."""
+def write_response(answers: Answers, ignored: Sequence[str] = ()) -> dict[str, object]:
+    """Return the fields of a response, ready for JSON; `ignored` are fields of the request that nobody read."""
     return {
         "model": answers.model,
         "answers": {name: write_answer(answer) for name, answer in answers.items()},
@@ -91,6 +116,7 @@ def write_response(answers: Answers) -> dict[str, object]:
         "x_precision": answers.precision,
         "x_calibration": {"name": answers.calibration.name, "temperatures": dict(answers.calibration.temperatures)},
         "x_truncated": answers.truncated,
+        **({"x_ignored": list(ignored)} if ignored else {}),
     }
 
 

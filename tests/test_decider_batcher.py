@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from decider import (
     Answers,
@@ -16,6 +19,7 @@ from decider import (
     Choice,
     Decider,
     Encoded,
+    ModelOutputError,
     Noul,
     NoulAnswer,
     OverloadedError,
@@ -24,43 +28,84 @@ from decider import (
     StateError,
 )
 from decider.batcher import MicroBatcher
+from decider.protocol import Picked
 from decider.questions import read_questions
-from decider.rows import EncodedRequest
+from decider.rows import AnyRow, EncodedRequest, FloatArray, IntArray
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
 FOREVER = 60_000.0
 QUESTION: dict[str, QuestionLike] = {"q": Noul("Is it?")}
 
 
-class FakeModel:
-    """Answers every Noul with the number that the state is; keeps the states of each pass. `gate` holds every pass."""
+@dataclass(frozen=True)
+class NumberRow:
+    """A row about a state that is a number, with one question; its length counts as its cost."""
 
-    def __init__(self, gate: threading.Event | None = None) -> None:
+    number: float
+    question_id: str
+    length: int = 1
+
+    @property
+    def inputs(self) -> Mapping[str, IntArray]:
+        return {}
+
+    def __len__(self) -> int:
+        return self.length
+
+    def pick(self, output: NDArray[np.float32]) -> dict[str, FloatArray]:
+        return {}
+
+
+class Steps(threading.Semaphore):
+    """Lets one pass through for each release."""
+
+    def wait(self, timeout: float) -> bool:
+        return self.acquire(timeout=timeout)
+
+
+class FakeModel:
+    """Answers every Noul with the number that the state is, a row a question; keeps the states of each pass.
+
+    A pass takes as many rows as `room`. `gate` holds every pass; `unsound` states have no answer.
+    """
+
+    def __init__(self, gate: threading.Event | Steps | None = None, room: int = 1000) -> None:
         self.passes: list[list[float]] = []
-        self.waste: list[float | None] = []
+        self.rows: list[int] = []
+        self.room = room
+        self.unsound: set[float] = set()
+        self.waste: list[float] = []
         self.threads: set[int] = set()
         self.gate = gate
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def encode(self, state: object, questions: Mapping[str, QuestionLike]) -> Encoded:
         if not isinstance(state, float):
             raise StateError("it is no number", "Give one.")
-        return Encoded(read_questions(questions), EncodedRequest([], int(state)))
+        records = read_questions(questions)
+        return Encoded(records, EncodedRequest([NumberRow(state, name) for name in records], 0))
 
-    def decide_encoded(
-        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
-    ) -> list[Answers]:
+    def run_pass(
+        self, rows: Sequence[AnyRow], max_waste: float = 1.0, max_cells: int | None = None
+    ) -> Mapping[int, Picked]:
+        numbered = [row for row in rows if isinstance(row, NumberRow)][: self.room]
         self.threads.add(threading.get_ident())
-        self.passes.append([float(each.request.truncated) for each in encoded])
+        self.passes.append(list(dict.fromkeys(row.number for row in numbered)))
+        self.rows.append(len(numbered))
         self.waste.append(max_waste)
         if self.gate is not None:
             assert self.gate.wait(10)
         if self.error is not None:
             raise self.error
-        return [
-            Answers({name: NoulAnswer(float(each.request.truncated)) for name in each.questions}, "fake", "cpu")
-            for each in encoded
-        ]
+        return {place: {row.question_id: np.array([row.number])} for place, row in enumerate(numbered)}
+
+    def answer(self, encoded: Encoded, picked: Sequence[Picked]) -> Answers:
+        given = {name: float(values[0]) for each in picked for name, values in each.items()}
+        assert list(given) == list(encoded.questions)
+        for name, number in given.items():
+            if number in self.unsound:
+                raise ModelOutputError(name)
+        return Answers({name: NoulAnswer(number) for name, number in given.items()}, "fake", "cpu")
 
 
 def noul(answers: Answers) -> float:
@@ -198,6 +243,164 @@ def test_a_pass_that_fails_is_told_to_all_in_it_and_the_next_one_runs() -> None:
     asyncio.run(run())
 
 
+def test_scores_that_mean_nothing_concern_the_one_who_asked() -> None:
+    async def run() -> list[Answers | BaseException]:
+        async with MicroBatcher(model, max_questions=2, max_delay_ms=FOREVER) as batcher:
+            return await asyncio.gather(*(batcher.decide(n, QUESTION) for n in (1.0, 2.0)), return_exceptions=True)
+
+    model = FakeModel()
+    model.unsound = {1.0}
+    first, second = asyncio.run(run())
+    assert isinstance(first, ModelOutputError)
+    assert isinstance(second, Answers)
+    assert model.passes == [[1, 2]]
+
+
+# ---------------------------------------------------------------- large requests
+
+
+def many(count: int) -> dict[str, QuestionLike]:
+    return {f"q{place}": Noul("Is it?") for place in range(count)}
+
+
+def test_who_comes_during_a_large_request_waits_for_one_pass() -> None:
+    """100 passes for a thousand questions; the others are answered in between, the large one whole in the end."""
+
+    async def run() -> int:
+        async with MicroBatcher(model, max_delay_ms=0) as batcher:
+            large = asyncio.create_task(batcher.decide(7.0, many(1000)))
+            for number in range(20):
+                await until(lambda: len(model.passes) == 1 + 2 * number)  # noqa: B023  # one of the large one's is held
+                small = asyncio.create_task(batcher.decide(100.0 + number, QUESTION))
+                await until(lambda: batcher.waiting == 1)
+                steps.release()  # the held one ends
+                steps.release()  # the next one runs, and has the answer
+                assert noul(await small) == 100 + number
+            steps.release(1000)
+            assert {answer.noul for answer in (await large).nouls.values()} == {7.0}
+            return len(await large)
+
+    steps = Steps(0)
+    model = FakeModel(steps, room=10)
+    assert asyncio.run(run()) == 1000
+    assert model.passes[:6] == [[7], [100], [7], [101], [7], [102]]
+    assert len([states for states in model.passes if states == [7]]) == 100
+    assert max(model.rows) == 10
+
+
+def test_large_requests_take_turns() -> None:
+    async def run() -> None:
+        async with MicroBatcher(model, max_questions=5, max_delay_ms=FOREVER) as batcher:
+            await asyncio.gather(*(batcher.decide(float(number), many(5)) for number in range(3)))
+
+    model = FakeModel(room=2)
+    asyncio.run(run())
+    assert model.passes[:6] == [[0], [1], [2], [0], [1], [2]]
+    assert model.rows[6:] == [2, 1]  # what is left of all three is small enough to share a pass
+    assert sum(model.rows) == 15
+
+
+def test_a_crowd_of_large_requests_leaves_the_queue_bounded() -> None:
+    async def run() -> int:
+        longest = 0
+        async with MicroBatcher(model, max_questions=4, max_delay_ms=0, max_waiting=3) as batcher:
+            tasks = [asyncio.create_task(batcher.decide(float(number), many(1 + number % 4))) for number in range(40)]
+            while not all(task.done() for task in tasks):
+                longest = max(longest, batcher.waiting)
+                await asyncio.sleep(0)
+            for number, task in enumerate(tasks):
+                assert {answer.noul for answer in task.result().nouls.values()} == {float(number)}
+        return longest
+
+    model = FakeModel(room=1)
+    assert asyncio.run(run()) <= 3 + 4  # those who wait for their first pass, and those who were in the last one
+    assert sum(model.rows) == len(model.rows) == 10 * (1 + 2 + 3 + 4)
+
+
+def test_who_is_cancelled_between_two_passes_leaves_the_others_alone() -> None:
+    async def run() -> None:
+        async with MicroBatcher(model, max_delay_ms=0, max_waiting=2) as batcher:
+            large = asyncio.create_task(batcher.decide(1.0, many(100)))
+            await until(lambda: len(model.passes) >= 3)
+            large.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await large
+            for number in range(5):
+                assert noul(await batcher.decide(float(number), QUESTION)) == number
+
+    model = FakeModel(room=1)
+    asyncio.run(run())
+    assert len(model.passes) < 100
+
+
+def test_closing_answers_a_large_request_whole() -> None:
+    async def run() -> int:
+        batcher = MicroBatcher(model, max_delay_ms=FOREVER)
+        large = asyncio.create_task(batcher.decide(1.0, many(30)))
+        await until(lambda: batcher.waiting == 1)
+        await batcher.close()
+        return len(await large)
+
+    model = FakeModel(room=4)
+    assert asyncio.run(run()) == 30
+    assert model.rows == [4] * 7 + [2]
+
+
+# ---------------------------------------------------------------- the end of the task
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_when_its_task_is_cancelled_everybody_is_told_and_later_callers_too(started: bool) -> None:
+    async def run() -> None:
+        batcher = MicroBatcher(model, max_questions=2 if started else 100, max_delay_ms=FOREVER, max_waiting=2)
+        tasks = [asyncio.create_task(batcher.decide(float(number), QUESTION)) for number in range(6)]
+        await until(lambda: len(model.passes) == 1 if started else batcher.waiting == 2)
+        assert batcher._worker is not None
+        batcher._worker.cancel()
+        async with asyncio.timeout(10):
+            for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(outcome, BatcherClosedError)
+                assert outcome.problem == "its task was cancelled"
+            with pytest.raises(BatcherClosedError, match="cancelled"):
+                await batcher.decide(1.0, QUESTION)
+            gate.set()
+            await batcher.close()
+
+    gate = threading.Event()
+    model = FakeModel(gate)
+    asyncio.run(run())
+
+
+def test_a_task_that_is_cancelled_before_it_began_is_noticed() -> None:
+    async def run() -> None:
+        batcher = MicroBatcher(FakeModel(), max_delay_ms=0)
+        call = asyncio.create_task(batcher.decide(1.0, QUESTION))
+        while batcher._worker is None:
+            await asyncio.sleep(0)
+        batcher._worker.cancel()
+        with pytest.raises(BatcherClosedError):
+            async with asyncio.timeout(10):
+                await call
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_an_error_that_ends_the_task_is_told() -> None:
+    async def run() -> None:
+        batcher = MicroBatcher(model, max_delay_ms=0)
+        with pytest.raises(BatcherClosedError, match="GeneratorExit"):
+            async with asyncio.timeout(10):
+                await batcher.decide(1.0, QUESTION)
+        with pytest.raises(BatcherClosedError, match="GeneratorExit"):
+            await batcher.decide(1.0, QUESTION)
+        await batcher.close()
+
+    model = FakeModel()
+    model.error = GeneratorExit()
+    asyncio.run(run())
+
+
 def test_who_is_cancelled_while_waiting_is_not_asked_about() -> None:
     async def run() -> None:
         async with MicroBatcher(model, max_questions=3, max_delay_ms=FOREVER) as batcher:
@@ -328,6 +531,8 @@ def test_a_second_event_loop_is_refused() -> None:
         {"max_delay_ms": -1},
         {"max_delay_ms": float("nan")},
         {"max_waste": 1.5},
+        {"max_cells": 0},
+        {"max_cells": -1},
         {"when_full": "drop"},
     ],
 )

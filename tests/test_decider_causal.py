@@ -33,6 +33,7 @@ from decider import (
     Score,
 )
 from decider.causal import CausalLayout
+from decider.passes import BYTES_PER_CELL, CELLS_PER_TOKEN
 from decider.session import OpenSession
 from decider.specs import Causal
 
@@ -192,14 +193,14 @@ def test_the_output_counts_as_memory(tmp_path: Path) -> None:
     """A pass of a large vocabulary is refused before it runs, not when the memory is gone."""
     vocabulary = [*WORDS, *(f"w{number}" for number in range(50_000 - len(WORDS)))]
     large = CausalLayout(word_tokenizer(vocabulary), SPEC, replace(LIMITS, attention_cells=20_000))
-    assert large.cells_per_token == 1000
+    assert large.cells_per_token == CELLS_PER_TOKEN + 50_000 * 4 // BYTES_PER_CELL == 1762
     small = load(tmp_path / "small")
     decider = Decider(small.manifest, large, OpenSession(small._runner, "cpu"), small.folder)
     assert large.encode("one", {"n": Noul("three")}).tokens == 5
     decider.encode("one", {"n": Noul("three")})
-    with pytest.raises(RequestTooLargeError, match="20,400 attention cells") as caught:
+    with pytest.raises(RequestTooLargeError, match="35,640 attention cells") as caught:
         decider.encode("one " * 16, {"n": Noul("three")})
-    assert caught.value.cells == 20 * 1020
+    assert caught.value.cells == 20 * (20 + 1762)
 
 
 def byte_tokenizer(merges: Sequence[tuple[str, str]] = (), special: Sequence[str] = ()) -> Tokenizer:

@@ -74,6 +74,70 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert "Traceback" not in said.err
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["serve", "--port", "70000"], "0 to 65535"),
+        (["serve", "--port", "-1"], "0 to 65535"),
+        (["serve", "--body-limit", "0"], "at least 1"),
+        (["serve", "--body-time", "0"], "above 0"),
+        (["serve", "--body-time", "nan"], "above 0"),
+        (["serve", "--grace", "-1"], "at least 0"),
+        (["serve", "--threads", "0"], "at least 1"),
+        (["report", "m", "c", "--out", "o", "--limit", "0"], "at least 1"),
+        (["report", "m", "c", "--out", "o", "--limit", "-1"], "at least 1"),
+        (["report", "m", "c", "--out", "o", "--limit", "many"], "at least 1"),
+        (["report", "m", "c", "--out", "o", "--robustness", "-1"], "at least 0"),
+    ],
+)
+def test_numbers_out_of_bounds_end_the_command_with_the_bounds(
+    command: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(command)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_key_that_no_header_can_carry_is_refused_before_the_model_is_loaded(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DECIDER_API_KEY", "secret\n")
+    assert main(["serve", "--model", "nowhere"]) == 2
+    assert "no header can carry it" in capsys.readouterr().err
+    assert main(["ask", "a", "--noul", "b", "--url", "http://there"]) == 2
+    assert "no header can carry it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["no/folder/report.html", "."])
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cases are not there either: it is the page that is looked at first."""
+    assert main(["report", str(TINY), "no cases", "--out", str(tmp_path / place)]) == 2
+    said = capsys.readouterr().err
+    assert str(tmp_path) in said
+    assert "no cases" not in said
+
+
+def test_looking_whether_a_report_can_be_written_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier = tmp_path / "earlier.html"
+    earlier.write_text("of last week")
+    for page in (tmp_path / "new.html", earlier):
+        assert main(["report", str(TINY), "no cases", "--out", str(page)]) == 2
+        assert "no cases" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["earlier.html"]
+    assert earlier.read_text() == "of last week"
+
+
+def test_a_question_that_stands_twice_in_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "q.json").write_text('{"full": {"type": "noul"}, "full": {"type": "noul"}}')
+    assert main(["ask", "a", "--questions", str(tmp_path / "q.json"), *MODEL]) == 2
+    assert "'full' stands twice" in capsys.readouterr().err
+
+
 def test_questions_that_are_no_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "q.json").write_text("{")
     assert main(["ask", "a", "--questions", str(tmp_path / "q.json"), *MODEL]) == 2

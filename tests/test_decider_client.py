@@ -293,6 +293,16 @@ def many_async(handler: Handler, requests: Sequence[Request]) -> list[Answers]:
     return asyncio.run(ask())
 
 
+@pytest.mark.parametrize("at_once", [0, -1])
+def test_no_request_at_once_is_refused(at_once: int) -> None:
+    async def ask() -> None:
+        async with AsyncRemoteDecider(URL, transport=httpx.MockTransport(Script())) as client, asyncio.timeout(10):
+            await client.decide_many([("a", ASKED)], at_once=at_once)
+
+    with pytest.raises(ValueError, match="at_once is"):
+        asyncio.run(ask())
+
+
 @pytest.mark.parametrize("many", [many_sync, many_async])
 def test_many_states_keep_their_order_and_an_error_says_which_it_was(
     many: Callable[[Handler, Sequence[Request]], list[Answers]],
@@ -329,6 +339,7 @@ def test_many_states_keep_their_order_and_an_error_says_which_it_was(
         {"timeout": float("nan")},
         {"retries": -1},
         {"key": "k\n"},
+        {"key": " k"},
     ],
 )
 @pytest.mark.parametrize("client", [RemoteDecider, AsyncRemoteDecider])

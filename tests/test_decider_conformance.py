@@ -13,9 +13,9 @@ from loopback import LoopbackServer
 
 from decider import Answer, Answers, ChoiceAnswer, Decider, Encoded, NoulAnswer, QuestionLike, ScoreAnswer, Usage
 from decider.model import SHIPPED_MODEL
-from decider.protocol import BatchModel
+from decider.protocol import BatchModel, Picked
 from decider.questions import Noul, Question, Score, read_questions
-from decider.rows import EncodedRequest
+from decider.rows import AnyRow, EncodedRequest
 from decider.serve import ModelCard, create_app
 from decider.wire import to_json, write_question
 
@@ -29,13 +29,14 @@ class Prepared(BatchModel):
     def encode(self, state: object, questions: Mapping[str, QuestionLike]) -> Encoded:
         return Encoded(read_questions(questions), EncodedRequest([], 0))
 
-    def decide_encoded(
-        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
-    ) -> list[Answers]:
-        return [
-            Answers({name: prepared(q) for name, q in each.questions.items()}, "prepared", "cpu", usage=Usage(3))
-            for each in encoded
-        ]
+    def run_pass(
+        self, rows: Sequence[AnyRow], max_waste: float = 1.0, max_cells: int | None = None
+    ) -> Mapping[int, Picked]:
+        raise AssertionError("no request has a row")
+
+    def answer(self, encoded: Encoded, picked: Sequence[Picked]) -> Answers:
+        answers = {name: prepared(question) for name, question in encoded.questions.items()}
+        return Answers(answers, "prepared", "cpu", usage=Usage(3))
 
 
 def prepared(question: Question) -> Answer:
@@ -63,10 +64,8 @@ def test_the_wire_format_is_conformant(key: str | None, should: int) -> None:
 
 def test_the_suite_notices_a_server_that_is_not_conformant() -> None:
     class Wrong(Prepared):
-        def decide_encoded(
-            self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
-        ) -> list[Answers]:
-            return [Answers({name: NoulAnswer(0.5) for name in each.questions}, "wrong", "cpu") for each in encoded]
+        def answer(self, encoded: Encoded, picked: Sequence[Picked]) -> Answers:
+            return Answers({name: NoulAnswer(0.5) for name in encoded.questions}, "wrong", "cpu")
 
     with LoopbackServer(create_app(Wrong(), CARD)) as server:
         verdict = conformance.wire_format(server.url, None)
@@ -126,10 +125,8 @@ def test_who_knows_nothing_is_coherent() -> None:
     """The figure of the page about the server, which says why the score alone means little."""
 
     class Even(Prepared):
-        def decide_encoded(
-            self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
-        ) -> list[Answers]:
-            return [Answers({name: even(q) for name, q in each.questions.items()}, "even", "cpu") for each in encoded]
+        def answer(self, encoded: Encoded, picked: Sequence[Picked]) -> Answers:
+            return Answers({name: even(question) for name, question in encoded.questions.items()}, "even", "cpu")
 
     with LoopbackServer(create_app(Even(), CARD)) as server:
         verdict = conformance.coherence(server.url, "examples")

@@ -75,6 +75,26 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "packed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ('{"states": 24}', "'states' is no limit; allowed are state, state_refused, question"),
+        ('{"state": 0}', "'state' is 0: it must be at least 1"),
+        ('{"row": -5}', "'row' is -5"),
+        ('{"state": "24"}', "Expected `int`"),
+        ("[24]", "Expected `object`"),
+        ("{", "truncated"),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(
+    tmp_path: Path, limits: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, tokenizer = files(tmp_path)
+    assert main([str(source), str(tokenizer), str(tmp_path / "made"), "--name", "words", "--limits", limits]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+
+
 def test_check_tells_what_a_folder_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = tmp_path / "made"
     export_model(*files(tmp_path), made, Pair(), name="words", limits=LIMITS, provenance={"source": "by hand"})

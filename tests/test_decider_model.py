@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +25,21 @@ from decider import (
     ModelFileError,
     ModelOutputError,
     Noul,
+    NoulAnswer,
     NoulCriteria,
     QuestionError,
     RequestTooLargeError,
     Score,
     StateError,
 )
+from decider.layouts import open_layout, read_tokenizer
+from decider.manifest import read_manifest
 from decider.model import SHIPPED_MODEL, raw_logits
+from decider.passes import CELLS_PER_TOKEN
 from decider.questions import Question
+from decider.rows import Limits
 from decider.session import OpenSession, Runner
+from decider.stream import CUDA_PASS
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
 FOLDERS = [TINY] + ([SHIPPED_MODEL] if (SHIPPED_MODEL / "decider.json").is_file() else [])
@@ -69,6 +76,15 @@ def decider(request: pytest.FixtureRequest) -> Decider:
 def counting(decider: Decider) -> tuple[Decider, CountingRunner]:
     runner = CountingRunner(decider._runner)
     return Decider(decider.manifest, decider.layout, OpenSession(runner, "cpu"), decider.folder), runner
+
+
+def with_limit(decider: Decider, attention_cells: int) -> Decider:
+    """The same model with another limit for the memory of a pass."""
+    limits = replace(decider.manifest.limits, attention_cells=attention_cells)
+    layout = open_layout(
+        decider.folder, read_tokenizer(decider.folder / "tokenizer.json"), decider.manifest.layout, limits
+    )
+    return Decider(decider.manifest, layout, OpenSession(decider._runner, "cpu"), decider.folder)
 
 
 def assert_same(left: Answers, right: Answers, names: Mapping[str, str] | None = None) -> None:
@@ -220,13 +236,92 @@ def test_a_bad_request_among_good_ones_runs_nothing(decider: Decider) -> None:
     assert runner.shapes == []
 
 
-def test_more_than_fits_into_memory_is_refused_before_the_pass(decider: Decider) -> None:
-    counted, runner = counting(decider)
-    one_row = counted.decide(STATE, QUESTIONS).usage.input_tokens
-    count = decider.layout.limits.attention_cells // one_row**2 + 1
-    with pytest.raises(RequestTooLargeError) as caught:
-        counted.decide_many([(STATE, QUESTIONS)] * count)
-    assert (caught.value.rows, caught.value.tokens, len(runner.shapes)) == (count, one_row, 1)
+def test_more_than_fits_into_the_memory_of_a_pass_takes_another_one(decider: Decider) -> None:
+    alone = decider.decide(STATE, QUESTIONS)
+    one_row = alone.usage.input_tokens
+    counted, runner = counting(with_limit(decider, 3 * one_row * (one_row + CELLS_PER_TOKEN)))
+    for answers in counted.decide_many([(STATE, QUESTIONS)] * 8):
+        assert_same(answers, alone)
+    assert runner.shapes == [(3, one_row), (3, one_row), (2, one_row)]
+
+
+def test_a_question_that_alone_is_too_much_for_a_pass_is_refused_before_it(decider: Decider) -> None:
+    counted, runner = counting(with_limit(decider, 1000))
+    with pytest.raises(RequestTooLargeError, match="Shorten the state") as caught:
+        counted.decide(STATE, QUESTIONS)
+    error = caught.value
+    assert (error.limit, error.cells) == (1000, error.tokens * (error.tokens + CELLS_PER_TOKEN))
+    assert runner.shapes == []
+
+
+def test_the_models_here_ask_for_no_more_memory_than_the_default(decider: Decider) -> None:
+    assert decider.layout.limits.attention_cells <= Limits().attention_cells
+    if (SHIPPED_MODEL / "decider.json").is_file():
+        assert read_manifest(SHIPPED_MODEL).limits.attention_cells <= Limits().attention_cells
+
+
+def test_on_a_gpu_a_pass_may_be_larger(decider: Decider) -> None:
+    session = OpenSession(decider._runner, "cuda")
+    on_gpu = Decider(decider.manifest, decider.layout, session, decider.folder)
+    assert on_gpu._most_cells() == CUDA_PASS > decider._most_cells() == decider.layout.limits.attention_cells
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_senseless_settings_are_refused_at_once(decider: Decider, wrong: int) -> None:
+    with pytest.raises(ValueError, match="max_cells"):
+        decider.decide_encoded([], max_cells=wrong)
+    with pytest.raises(ValueError, match="max_waste"):
+        decider.decide_many([], max_waste=wrong - 1)
+    with pytest.raises(ValueError, match="max_waste"):
+        decider.decide_iter(iter([]), max_waste=wrong - 1)
+    with pytest.raises(ValueError, match="threads"):
+        Decider.load(TINY, "cpu", threads=wrong)
+
+
+UNKNOWN = "ไทย \U0001f642"  # no letter of it is in the vocabulary
+NOTHING = "\u200b"  # what the tokenizer drops
+
+
+@pytest.mark.parametrize(
+    ("state", "question"),
+    [
+        (STATE, Noul(UNKNOWN)),
+        (STATE, Noul(NOTHING)),
+        (STATE, Noul("?!")),
+        (STATE, Noul(criteria=NoulCriteria(true=UNKNOWN))),
+        (STATE, Choice({"baking": None, UNKNOWN: None}, "Which?")),
+        (STATE, Choice({"baking": None, "welding": None}, UNKNOWN)),
+        (STATE, Score(["empty", NOTHING])),
+        (UNKNOWN, Noul("Is a seat free?")),
+        (CuttableState("?", UNKNOWN), Noul("Is a seat free?")),
+        ([UNKNOWN], Choice({"baking": None, "welding": None})),
+    ],
+)
+def test_what_the_tokenizer_cannot_read_is_left_even(decider: Decider, state: object, question: Question) -> None:
+    answers = decider.decide(state, {"odd": question, "n": Noul("Is a seat free?")})
+    odd = answers["odd"]
+    assert odd.answerable == 0
+    if isinstance(odd, NoulAnswer):
+        assert odd.noul == 0.5
+    else:
+        assert set(odd.probabilities.values()) == {0.5}
+    readable = state is STATE
+    assert (answers["n"].answerable != 0) is readable
+    assert (answers.nouls["n"].noul != 0.5) is readable
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Noul(f"seat {UNKNOWN}"),
+        Noul(UNKNOWN, NoulCriteria(true="a seat is free")),
+        Choice({UNKNOWN: "a seat is free", "no": "none"}, "Is a seat free?"),
+        Choice({"(": None, ")": None}, "seat"),
+        Choice({"baking": None, "welding": None}),
+    ],
+)
+def test_what_is_known_in_part_is_read(decider: Decider, question: Question) -> None:
+    assert decider.decide(STATE, {"q": question})["q"].answerable != 0
 
 
 def test_a_decider_is_a_decision_model(decider: Decider) -> None:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from decider import Decider, Noul, QuestionError, Request, RequestTooLargeError, StateError
 from decider.layouts import open_layout, read_tokenizer
 from decider.manifest import read_manifest
-from decider.passes import cells, plan_passes
+from decider.model import SHIPPED_MODEL
+from decider.passes import BYTES_PER_CELL, CELLS_PER_TOKEN, cells, next_pass, plan_passes
 from decider.progress import PlainProgress, progress_bar
 from decider.session import OpenSession, Runner
 from decider.stream import CPU_PASS, WINDOW
@@ -65,6 +66,58 @@ def test_every_row_is_in_one_pass_and_no_pass_is_wasteful_or_too_big(
 def test_a_share_is_between_0_and_1(wrong: float) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         plan_passes([1], wrong, ANY)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "max_waste", "max_cells", "expected"),
+    [
+        ([], 1.0, ANY, []),
+        ([10, 30], 1.0, 100, [0]),  # beside the first row there is no room for the longer one
+        ([30, 10], 1.0, 100, [0]),  # a row that is too big goes alone
+        ([3, 10, 3, 10, 3], 0.0, ANY, [0, 2, 4]),
+        ([10, 9, 3, 10], 0.2, ANY, [0, 1, 3]),  # with the third row 22 of 30 tokens would be used
+        ([10, 10, 10], 1.0, 200, [0, 1]),
+        ([3, 9, 10], 1.0, ANY, [0, 1, 2]),
+    ],
+)
+def test_the_next_pass_is_led_by_the_first_row(
+    lengths: list[int], max_waste: float, max_cells: int, expected: list[int]
+) -> None:
+    assert next_pass(lengths, max_waste, max_cells) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [50, 200, 700, 2600])
+@pytest.mark.skipif(not (SHIPPED_MODEL / "decider.json").is_file(), reason="there is no shipped model")
+def test_the_largest_pass_that_is_allowed_takes_less_than_a_gigabyte(
+    tokens: int, request: pytest.FixtureRequest
+) -> None:
+    """In a fresh process, beyond what the loaded model takes; BYTES_PER_CELL is an upper bound that is not far off."""
+    if "slow" not in str(request.config.getoption("markexpr")):
+        pytest.skip("each takes up to half a minute: -m slow runs it")
+    if not Path("/proc/self/clear_refs").is_file():
+        pytest.skip("the peak of memory is read from Linux's /proc")
+    code = f"""
+import numpy as np
+from decider import Decider, Noul
+from decider.passes import cells
+def kilobytes(name):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
+decider = Decider.load(None, "cpu", 2)
+decider.decide("seats free", {{"q": Noul("full?")}})
+limit, per_token = decider.layout.limits.attention_cells, decider.layout.cells_per_token
+rows = limit // cells(1, {tokens}, per_token)
+ids = np.full((rows, {tokens}), 50, np.int64)
+batch = dict(input_ids=ids, position_ids=ids, question_ids=ids * 0, option_ids=ids * 0)
+open("/proc/self/clear_refs", "w").write("5")
+before = kilobytes("VmRSS")
+decider.run(batch)
+print(kilobytes("VmHWM") - before, cells(rows, {tokens}, per_token))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    kilobytes, cost = map(int, done.stdout.split())
+    assert kilobytes * 1024 < 1e9
+    assert 0.6 < kilobytes * 1024 / (cost * BYTES_PER_CELL) < 1.1
 
 
 class WatchedRunner:
@@ -117,22 +170,20 @@ def test_buckets_take_several_passes_of_similar_rows_and_answer_the_same() -> No
         assert left.nouls["q"].noul == pytest.approx(right.nouls["q"].noul, abs=TOLERANCE)
 
 
-def test_what_is_too_big_for_one_pass_is_split_where_that_is_allowed() -> None:
+def test_what_is_too_big_for_one_pass_is_split() -> None:
     runner = WatchedRunner(ZeroRunner())
     tokens = len(with_runner(runner).encode(*requests(1)[0]).request.rows[0])
-    decider = with_runner(runner, attention_cells=3 * tokens**2)
-    with pytest.raises(RequestTooLargeError) as caught:
-        decider.decide_many(requests(1) * 4)
-    assert (caught.value.rows, caught.value.tokens, caught.value.limit) == (4, tokens, 3 * tokens**2)
-    assert runner.shapes == []
-    assert len(decider.decide_many(requests(1) * 4, max_waste=0)) == 4
-    assert runner.shapes == [(3, tokens), (1, tokens)]
+    decider = with_runner(runner, attention_cells=3 * tokens * (tokens + CELLS_PER_TOKEN))
+    for max_waste in (1.0, 0.0):
+        runner.shapes.clear()
+        assert len(decider.decide_many(requests(1) * 4, max_waste)) == 4
+        assert runner.shapes == [(3, tokens), (1, tokens)]
 
 
 def test_one_row_that_is_too_big_is_refused_before_it_is_asked() -> None:
     with pytest.raises(RequestTooLargeError) as caught:
         with_runner(ZeroRunner(), attention_cells=100).encode(*requests(1)[0])
-    assert (caught.value.rows, caught.value.limit) == (1, 100)
+    assert caught.value.limit == 100 < caught.value.cells
 
 
 def test_a_bad_request_says_which_one_it_was() -> None:
@@ -186,6 +237,35 @@ def test_the_answers_before_a_bad_request_are_given_first() -> None:
     assert caught.value.__notes__ == ["This was request 3 of the stream, counted from 0."]
 
 
+class NotOurs(Exception):
+    """What a source of requests may raise."""
+
+
+@pytest.mark.parametrize("error", [NotOurs("the file ended"), ValueError("odd"), StateError("it is odd", "Mend it.")])
+@pytest.mark.parametrize("count", [0, 3])
+def test_an_error_of_the_source_comes_through_as_it_is_after_the_answers_before_it(
+    error: Exception, count: int
+) -> None:
+    def source() -> Iterator[Request]:
+        yield from requests(count)
+        raise error
+
+    stream = with_runner(ZeroRunner()).decide_iter(source())
+    assert [len(next(stream)) for _ in range(count)] == [1] * count
+    with pytest.raises(type(error)) as caught:
+        next(stream)
+    assert caught.value is error
+    assert not hasattr(error, "__notes__")
+    assert list(stream) == []
+
+
+def test_what_is_no_request_is_an_error_after_the_answers_before_it() -> None:
+    stream = with_runner(ZeroRunner()).decide_iter([*requests(2), None])  # type: ignore[list-item]
+    assert [len(next(stream)) for _ in range(2)] == [1, 1]
+    with pytest.raises(TypeError):
+        next(stream)
+
+
 def peak_and_passes(count: int) -> tuple[int, int]:
     """The most bytes that Python and numpy held at once while a stream was answered, and the number of passes."""
     runner = WatchedRunner(ZeroRunner())
@@ -211,8 +291,10 @@ def test_memory_does_not_grow_with_the_stream() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_questions_fit_into_the_memory_of_a_small_program() -> None:
+def test_a_hundred_thousand_questions_fit_into_the_memory_of_a_small_program(request: pytest.FixtureRequest) -> None:
     """The real network in a fresh process; tracemalloc does not see what ONNX Runtime takes, the kernel does."""
+    if "slow" not in str(request.config.getoption("markexpr")):
+        pytest.skip("it takes a minute or two: -m slow runs it")
     if not Path("/proc/self/status").is_file():
         pytest.skip("the peak of memory is read from Linux's /proc")
     code = f"""

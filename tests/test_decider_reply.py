@@ -49,6 +49,12 @@ def test_an_answer_of_another_server_says_what_is_not_known() -> None:
     assert (answers.usage, answers.truncated) == (Usage(5, 1), 0)
 
 
+def test_a_probability_that_stands_twice_is_refused() -> None:
+    body = b'{"model": "m", "answers": {"n": {"type": "noul", "noul": 0.99, "noul": 0.01}}}'
+    with pytest.raises(ReplyError, match="'noul' stands twice"):
+        read_response(body, {"n": Noul("Open?")}, "http://there")
+
+
 @pytest.mark.parametrize("shares", [(0.33, 0.33, 0.33), (0.35, 0.34, 0.34), (1, 0, 0)])
 def test_rounded_numbers_pass(shares: tuple[float, float, float]) -> None:
     probabilities = dict(zip(("red", "blue", "ü"), shares, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +18,11 @@ from loopback import LoopbackServer
 
 from decider import Answers, Decider, Encoded, QuestionLike
 from decider.cli import make_parser
-from decider.protocol import BatchModel
+from decider.client import RemoteDecider
+from decider.protocol import BatchModel, Picked
+from decider.rows import AnyRow
 from decider.serve import ERROR_TYPES, ModelCard, ServerLimits, create_app
-from decider.wire import write_response
+from decider.wire import key_of_environment, write_response
 
 TINY = Path(__file__).parent / "data" / "tiny_decider"
 CARD = ModelCard("tiny", "A tiny model.", "2026-11-30")
@@ -211,31 +214,37 @@ def test_the_page_about_the_server_knows_its_statuses_metrics_and_defaults(decid
     assert {name for name in named if name not in counted} == set()
     assert {field for field in told if field.startswith("x_") and f"`{field}`" not in page} == set()
     assert ServerLimits().body_bytes == make_parser().parse_args(["serve"]).body_limit == 256 * 1024
+    assert ServerLimits().body_seconds == make_parser().parse_args(["serve"]).body_time == 10
     assert "256 KiB" in page
+    assert "10 seconds" in page
 
 
 class Held(BatchModel):
-    """Answers with the tiny model as soon as it may; counts the passes."""
+    """Answers with the tiny model as soon as it may; keeps how many rows each pass was offered."""
 
     def __init__(self, decider: Decider, error: Exception | None = None) -> None:
         self.decider = decider
         self.error = error
         self.entered = threading.Event()
         self.gate = threading.Event()
+        self.steps: threading.Semaphore | None = None
         self.passes: list[int] = []
 
     def encode(self, state: object, questions: Mapping[str, QuestionLike]) -> Encoded:
         return self.decider.encode(state, questions)
 
-    def decide_encoded(
-        self, encoded: Sequence[Encoded], max_waste: float | None = None, max_cells: int | None = None
-    ) -> list[Answers]:
-        self.passes.append(len(encoded))
+    def run_pass(
+        self, rows: Sequence[AnyRow], max_waste: float = 1.0, max_cells: int | None = None
+    ) -> Mapping[int, Picked]:
+        self.passes.append(len(rows))
         self.entered.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(20) if self.steps is None else self.steps.acquire(timeout=20)
         if self.error is not None:
             raise self.error
-        return self.decider.decide_encoded(encoded, max_waste, max_cells)
+        return self.decider.run_pass(rows, max_waste, max_cells)
+
+    def answer(self, encoded: Encoded, picked: Sequence[Picked]) -> Answers:
+        return self.decider.answer(encoded, picked)
 
 
 def test_the_event_loop_is_free_while_the_model_runs_and_callers_share_a_pass(decider: Decider) -> None:
@@ -250,6 +259,125 @@ def test_the_event_loop_is_free_while_the_model_runs_and_callers_share_a_pass(de
     assert [each.status_code for each in answers] == [200] * 6
     assert len({each.text for each in answers}) == 1
     assert model.passes == [1, 5]
+
+
+def test_a_thousand_questions_hold_nobody_up_for_longer_than_a_pass(decider: Decider) -> None:
+    """The large request takes many passes; who comes during one of them is answered by the next."""
+    model = Held(decider)
+    model.steps = steps = threading.Semaphore(0)
+    thousand = {f"q{number}": NOUL for number in range(1000)}
+    limits = ServerLimits(pass_cells=20_000)
+    with LoopbackServer(create_app(model, CARD, limits=limits)) as server, ThreadPoolExecutor(2) as pool:
+        large = pool.submit(ask, server.url, thousand)
+        assert model.entered.wait(20)
+        for number in range(3):
+            small = pool.submit(ask, server.url, {"q": NOUL}, f"seats free: {number}")
+            wait_for_requests(server.url, 3)
+            before = len(model.passes)
+            steps.release(2)  # the pass that runs, and the next one
+            assert small.result(20).status_code == 200
+            assert model.passes[before] == 1
+        steps.release(1000)
+        answers = large.result(60).json()["answers"]
+    assert len(answers) == 1000
+    nouls = [answer["noul"] for answer in answers.values()]
+    assert nouls == pytest.approx([nouls[0]] * 1000, abs=1e-5)
+    assert len(model.passes) > 20
+
+
+def connection(server: LoopbackServer, sent: bytes) -> socket.socket:
+    """Send the beginning of a request."""
+    opened = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    opened.sendall(sent)
+    return opened
+
+
+def received(opened: socket.socket) -> tuple[int, dict[str, str], str]:
+    """The status and the headers of what the server said until it closed the connection, and the type of its error."""
+    with opened:
+        said = b"".join(iter(lambda: opened.recv(4096), b""))
+    head, _, body = said.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    return int(status.split()[1]), headers, json.loads(body)["detail"]["error_type"]
+
+
+BEGINNING = b"POST /v1/systemone HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n{"
+
+
+def test_a_body_that_does_not_arrive_is_408(decider: Decider) -> None:
+    limits = ServerLimits(body_seconds=0.2)
+    with LoopbackServer(create_app(decider, CARD, limits=limits)) as server:
+        opened = connection(server, BEGINNING)
+        status, headers, error_type = received(opened)
+        assert (status, error_type) == (408, "request_timeout_error")
+        assert headers["connection"] == "close"
+        assert "x-typesafe-request-id" in headers
+        assert ask(server.url).status_code == 200
+
+
+def test_stopping_tells_those_whose_body_has_not_arrived(decider: Decider) -> None:
+    """The grace is over before the body is there: 503 in the shape of all errors, not the server's plain 500."""
+    with LoopbackServer(create_app(decider, CARD, limits=ServerLimits(body_seconds=60)), grace_seconds=1) as server:
+        opened = connection(server, BEGINNING)
+        wait_for_requests(server.url, 2)
+        server.stop()
+        status, headers, error_type = received(opened)
+        assert (status, error_type, headers["retry-after"]) == (503, "unavailable_error", "1")
+        assert server.join()
+
+
+def test_stopping_tells_those_whose_pass_takes_too_long(decider: Decider) -> None:
+    model = Held(decider)
+    with LoopbackServer(create_app(model, CARD), grace_seconds=1) as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, server.url)
+        assert model.entered.wait(20)
+        server.stop()
+        refused = answer.result(20)
+        model.gate.set()
+        assert (refused.status_code, error_of(refused)) == (503, "unavailable_error")
+        assert server.join()
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b'{"model": "m", "state": "a", "state": "b", "questions": {}}', ["state"]),
+        (b'{"model": "m", "state": {"a": [{"k": 1, "k": 1}]}, "questions": {}}', ["state", "a", 0, "k"]),
+        (
+            b'{"model": "m", "state": "a", "questions": {"q": {"type": "noul", "type": "score"}}}',
+            ["questions", "q", "type"],
+        ),
+    ],
+)
+def test_a_key_that_stands_twice_is_422_and_named(url: str, body: bytes, place: list[str | int]) -> None:
+    response = httpx.post(url + "/v1/systemone", content=body)
+    assert response.status_code == 422
+    (fault,) = response.json()["detail"]
+    assert fault["loc"] == ["body", *place]
+    assert repr(place[-1]) in fault["msg"]
+
+
+def test_fields_that_nobody_reads_are_named_in_the_response(url: str) -> None:
+    assert ask(url, x_cutable=[0, 1], seed=7).json()["x_ignored"] == ["x_cutable", "seed"]
+    assert "x_ignored" not in ask(url).json()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"body_bytes": 0},
+        {"body_seconds": 0},
+        {"body_seconds": float("nan")},
+        {"questions": -1},
+        {"waiting": 0},
+        {"pass_cells": 0},
+        {"pass_waste": 2},
+    ],
+)
+def test_senseless_limits_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"at least 1|body_seconds|max_waste"):
+        ServerLimits(**wrong)  # type: ignore[arg-type]
 
 
 def test_too_many_waiting_are_told_to_come_again(decider: Decider) -> None:
@@ -318,7 +446,19 @@ def test_a_caller_who_leaves_harms_nobody(url: str) -> None:
     assert ask(url).status_code == 200
 
 
-@pytest.mark.parametrize("key", ["", "secret\n", " secret"])
-def test_a_key_that_no_header_carries_is_refused_at_the_start(key: str) -> None:
-    with pytest.raises(ValueError, match="header"):
-        create_app(Decider.load(TINY, "cpu", threads=1), CARD, key)
+@pytest.mark.parametrize("key", ["", "secret\n", " secret", "secret ", "se\ncret", "\ud800"])
+def test_a_key_that_no_header_carries_is_refused_at_the_start(
+    decider: Decider, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one rule, whoever is given it and however."""
+    with pytest.raises(ValueError, match="no header can carry it"):
+        create_app(decider, CARD, key)
+    if not key:
+        return
+    with pytest.raises(ValueError, match="no header can carry it"):
+        RemoteDecider("http://there", key=key)
+    monkeypatch.setattr("decider.wire.os.environ", {"DECIDER_API_KEY": key})
+    with pytest.raises(ValueError, match="no header can carry it"):
+        RemoteDecider("http://there")
+    with pytest.raises(ValueError, match="no header can carry it"):
+        key_of_environment()

@@ -65,8 +65,13 @@ def test_a_request_worked_out_by_hand() -> None:
     }
 
 
-def test_unknown_fields_around_the_questions_are_ignored() -> None:
-    assert read_request(body(x_trace="1", seed=7, assets=None, x_cuttable=None)).questions == {"q": Noul("Open?")}
+def test_unknown_fields_around_the_questions_are_ignored_and_named() -> None:
+    request = read_request(body(x_trace="1", seed=7, assets=None, x_cuttable=None))
+    assert request.questions == {"q": Noul("Open?")}
+    assert request.ignored == ("x_trace", "seed")
+    answers = Answers({"q": NoulAnswer(0.5)}, "m", "cpu")
+    assert write_response(answers, request.ignored)["x_ignored"] == ["x_trace", "seed"]
+    assert "x_ignored" not in write_response(answers)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +84,8 @@ def test_unknown_fields_around_the_questions_are_ignored() -> None:
         (b"\xff", [("body", "json_invalid")]),
         (b"[" * 100_000, [("body", "json_invalid")]),
         (b"[]", [("body", "dict_type")]),
+        (b'{"model": "m", "model": "n"}', [("body.model", "key_repeated")]),
+        (b'{"questions": {"q": {}, "q": {}}}', [("body.questions.q", "key_repeated")]),
         (b"{}", [("body.model", "missing"), ("body.state", "missing"), ("body.questions", "missing")]),
         (body(model=3), [("body.model", "string_type")]),
         (body(state=None), [("body.state", "value_error")]),

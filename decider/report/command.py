@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from decider.errors import DeciderError
 from decider.model import Decider
+from decider.options import add_processor, whole_number
 from decider.report.families import ask, families
 from decider.report.page import report_page
 from decider.report.robustness import measure_robustness, read_wordings
@@ -31,13 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return report(options)
-    except (DeciderError, OSError) as error:
+    except (DeciderError, OSError, ValueError) as error:
         sys.stderr.write(f"decider report: {error}\n")
         return 2
 
 
 def report(options: argparse.Namespace) -> int:
     """Ask everything, measure, write the page, and say where it is."""
+    _check_writable(options.out)
     examples = read_examples(options.cases)[: options.limit]
     wordings = read_wordings(options.wordings) if options.wordings else {}
     decider = Decider.load(options.model, options.provider, options.threads)
@@ -54,10 +56,13 @@ def report(options: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def add_processor(parser: argparse.ArgumentParser) -> None:
-    """Add what computes: the provider and the threads."""
-    parser.add_argument("--provider", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads")
+def _check_writable(path: Path) -> None:
+    """Raise OSError where the page could not be written, before all the work for it; leaves no new file behind."""
+    was_there = path.exists()
+    with path.open("ab"):
+        pass
+    if not was_there:
+        path.unlink()
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +70,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cases", type=Path, help="labelled examples, JSON Lines (see decider.train.examples)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the HTML file to write")
     parser.add_argument("--wordings", type=Path, metavar="FILE", help="other ways to ask the questions, as JSON")
-    parser.add_argument("--limit", type=int, metavar="N", help="take the first N cases")
-    parser.add_argument("--robustness", type=int, default=100, metavar="N", help="cases to ask in other ways (100)")
+    parser.add_argument("--limit", type=whole_number(1), metavar="N", help="take the first N cases")
+    parser.add_argument(
+        "--robustness", type=whole_number(0), default=100, metavar="N", help="cases to ask in other ways (100; 0: none)"
+    )
     add_processor(parser)
     parser.add_argument("--progress", action="store_true", help="show how many questions are answered")
     parser.set_defaults(run=report)
