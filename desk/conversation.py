@@ -7,7 +7,7 @@ from typing import Any
 
 from desk.providers.base import Reply
 from desk.state import DeskState
-from tools import ToolCall, ToolResult
+from tools import ToolCall, ToolResult, admit
 
 
 def open_calls(state: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -32,14 +32,7 @@ def edited_message(state: DeskState, call_id: str, arguments: dict[str, Any], by
 
 def assistant_message(reply: Reply, state: DeskState, k: int) -> dict[str, Any]:
     """A reply as a message whose call ids are new in the conversation: models of some servers use theirs again."""
-    used = {call["id"] for message in state["messages"] for call in message.get("tool_calls") or []}
-    made: list[dict[str, Any]] = []
-    for call in reply.tool_calls:
-        id, copy = call.id or "call", 2
-        while id in used:
-            id, copy = f"{call.id or 'call'}.{copy}", copy + 1
-        used.add(id)
-        made.append({**plain_call(call), "id": id})
+    made = [plain_call(call) for call in admit(reply.tool_calls, state["messages"])]
     return {"role": "assistant", "content": reply.text, "tool_calls": made, "id": f"turn-{state['turn']}-reply-{k}"}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from desk.state import Outcome
-from tools import Delivery
+from tools import Delivery, Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class Report:
     """Where a conversation stands: how its newest turn ended, or the question it waits with.
 
     ``question`` is what a person is asked while ``outcome`` is None. ``provider`` and ``source`` say who spoke:
-    the language model, and the model, machine and calibration behind the probabilities.
+    the language model, and the model, machine and calibration behind the probabilities. ``ending`` is the outcome in
+    the kinds that all agents share, with what was established and what blocked (``desk.outcome``).
     """
 
     thread: str
@@ -28,6 +29,7 @@ class Report:
     provider: str
     source: Mapping[str, str] | None
     mails: tuple[Delivery, ...]
+    ending: Ending | None
 
     @property
     def waiting(self) -> bool:

@@ -19,6 +19,7 @@ from desk.errors import BadInputError, NotWaitingError, UnknownStepError, Unknow
 from desk.graph import build_graph
 from desk.inputs import checked_request, checked_thread
 from desk.models import LazyDecider
+from desk.outcome import ending
 from desk.policy import Case
 from desk.providers.base import Provider
 from desk.providers.planner import Planner
@@ -301,6 +302,7 @@ class Desk:
             provider=self.provider.name,
             source=decision.get("source") or routing.get("source"),
             mails=tuple(self.mails(thread)),
+            ending=ending(values) if values.get("outcome") and not snapshot.next else None,
         )
 
     def _state(self, thread: str) -> StateSnapshot:

@@ -42,7 +42,18 @@ from tools.limits import (
 from tools.loops import CallHistory, Judgement, judge, note
 from tools.outbox import Delivery, DeliveryChange, DeliveryState
 from tools.plan import Approval, Planned, Progress, Rejection, Release, TurnPlan, by_tier, plan_turn
+from tools.rate import Breaker, Paced, Rate
 from tools.redact import Redaction
+from tools.references import (
+    CALLER,
+    ForeignReferenceError,
+    KeptResult,
+    ResultStore,
+    RowSource,
+    StaleReferenceError,
+    UnknownReferenceError,
+    reference_tools,
+)
 from tools.retrieve import Document, DocumentIndex, Passage, search_tool
 from tools.smtp import Outcome, SmtpTransport, Transport
 from tools.tool import Tier, Tool, ToolContext, tool, tools_by_name
@@ -61,6 +72,7 @@ from tools.transcript import (
 from tools.turn import TurnDone, run_turn
 
 __all__ = [
+    "CALLER",
     "GIVE_UP",
     "RECORD_EMAIL",
     "AddressNotAllowedError",
@@ -72,6 +84,7 @@ __all__ = [
     "AuditRow",
     "AuditedTools",
     "Blocker",
+    "Breaker",
     "BudgetError",
     "CalculationError",
     "CallHistory",
@@ -85,8 +98,10 @@ __all__ = [
     "Entry",
     "Finding",
     "Folder",
+    "ForeignReferenceError",
     "InvalidArgumentsError",
     "Judgement",
+    "KeptResult",
     "KeyConflictError",
     "Kind",
     "LimitReachedError",
@@ -96,16 +111,21 @@ __all__ = [
     "NotPermittedError",
     "Outcome",
     "OutsideFolderError",
+    "Paced",
     "Passage",
     "Planned",
     "Progress",
+    "Rate",
     "Redaction",
     "Rejection",
     "Release",
     "Reservation",
     "ReservationError",
+    "ResultStore",
     "ResultTooLargeError",
+    "RowSource",
     "SmtpTransport",
+    "StaleReferenceError",
     "StorageBusyError",
     "TemporaryToolError",
     "Tier",
@@ -121,6 +141,7 @@ __all__ = [
     "TurnDone",
     "TurnPlan",
     "UnknownDeliveryError",
+    "UnknownReferenceError",
     "Usage",
     "admit",
     "by_tier",
@@ -146,6 +167,7 @@ __all__ = [
     "open_calls",
     "plan_turn",
     "prepare",
+    "reference_tools",
     "refund",
     "reserve",
     "run_turn",
