@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
@@ -143,6 +144,78 @@ def resume(context: typer.Context, thread: Thread) -> None:
     """Go on with a run that was stopped from outside, such as by a crash."""
     with _desk(context.obj, status="Going on") as (desk, display):
         _finish(desk.resume(thread, on_step=display.step), display)
+
+
+audit_app = typer.Typer(help="What was called, by whose leave, and what came of it.", invoke_without_command=True)
+app.add_typer(audit_app, name="audit")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, with everything the log holds.")]
+
+
+@audit_app.callback()
+def audit(
+    context: typer.Context,
+    thread: Annotated[str | None, typer.Option(help="Calls of this conversation.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Calls of this tool, such as send_email.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="ok, or the kind of the error, such as not_permitted.")] = None,
+    person: Annotated[str | None, typer.Option(help="Calls that this person approved or refused.")] = None,
+    since: Annotated[str | None, typer.Option(help="From this date or time on (ISO 8601, UTC without a zone).")] = None,
+    until: Annotated[str | None, typer.Option(help="Up to the end of this date, or before this time.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the logged tool calls, oldest first; with `verify` or `why MESSAGE_ID`, check the log or explain a mail."""
+    if context.invoked_subcommand is not None:
+        return
+    with _desk(context.obj) as (desk, display):
+        from desk.audit import moment, outcome_named, row_line
+
+        rows = desk.log.rows(
+            thread_id=thread,
+            tool=tool,
+            kind=None if outcome is None else outcome_named(outcome),
+            person=person,
+            since=None if since is None else moment("--since", since),
+            until=None if until is None else moment("--until", until),
+        )
+        if as_json:
+            display.json([asdict(row) for row in rows])
+        for row in () if as_json else rows:
+            display.say(row_line(row))
+        if not rows and not as_json:
+            display.say("The log holds no such call.")
+
+
+@audit_app.command()
+def verify(
+    context: typer.Context,
+    head: Annotated[
+        str | None, typer.Option(help="A hash that an earlier check printed; it must still be there.")
+    ] = None,
+) -> None:
+    """Check that no row of the log was changed, taken out or put in; print the hash of the last one."""
+    with _desk(context.obj) as (desk, display):
+        found = desk.log.verify(head)
+        if found.problem is not None:
+            whole = f"{found.rows} rows before it are whole" if found.rows else "no row before it"
+            raise DeskStorageError(desk.records.path, f"row {found.broken_row} of the log: {found.problem}; {whole}")
+        display.say(f"{found.rows} rows, none changed, missing or put in.")
+        display.say(f"Head: {found.head}")
+
+
+@audit_app.command()
+def why(
+    context: typer.Context,
+    message_id: Annotated[str, typer.Argument(help="The Message-ID of a mail, with or without its angle brackets.")],
+    as_json: Json = False,
+) -> None:
+    """Say why a mail was sent: request, reading, decision, who released it and when, and what became of it."""
+    with _desk(context.obj) as (desk, display):
+        from desk.audit import explain, explanation_lines
+
+        found = explain(desk.log, desk.mailer, message_id)
+        if as_json:
+            display.json(found.as_dict())
+        for line in () if as_json else explanation_lines(found):
+            display.say(line)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ class Display:
         """Write text. Control characters in it are shown as their escapes, so that no text can steer a terminal."""
         terminal = self.output.is_terminal
         self.output.print(printable(text), style=style or None, markup=False, soft_wrap=not terminal)
+
+    def json(self, value: object) -> None:
+        """Write a value as JSON in ASCII, whole lines whatever the width."""
+        self.output.print(json.dumps(value, indent=2), markup=False, soft_wrap=True)
 
     def error(self, text: str) -> None:
         """Write one message to standard error."""

@@ -6,6 +6,7 @@ Code that decides lies elsewhere (``edges``, ``judgement``, ``review``); here th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from desk import edges
@@ -119,7 +120,7 @@ class DeskNodes:
         following = edges.after_tools({**state, **update})
         return {**update, "trace": [entry(state, "tools", "; ".join(parts), following)]}
 
-    def guard(self, state: DeskState) -> dict[str, Any]:
+    def guard(self, state: DeskState, config: RunnableConfig) -> dict[str, Any]:
         """Decide on the parked mail and store the decision: P6 in code, then one question to the decision model."""
         case, pending, taus = Case.from_json(state["case"]), state["pending"], state["thresholds"]
         assert pending is not None
@@ -148,6 +149,10 @@ class DeskNodes:
         }
         update = {"p_allow": p_allow, "region": chosen, "decision": decision, "review": None}
         following = edges.after_guard({**state, **update})
+        if following == "escalate":
+            call = tool_call(pending)
+            result = error_result(call, "not_permitted", f"Not done; the case went to a person: {reason}")
+            self._logged(result, call, state, config, case, decision)
         step = entry(
             state,
             "guard",
@@ -159,7 +164,7 @@ class DeskNodes:
         )
         return {**update, "trace": [step]}
 
-    def human_review(self, state: DeskState) -> dict[str, Any]:
+    def human_review(self, state: DeskState, config: RunnableConfig) -> dict[str, Any]:
         """Pause until a person answers about the parked mail; an answer that cannot be used is asked for again."""
         problem: str | None = None
         while True:
@@ -176,6 +181,11 @@ class DeskNodes:
                 break
             except BadInputError as error:
                 problem = str(error)
+        review["at"] = datetime.now(UTC).isoformat()
+        pending = state["pending"]
+        if review["verdict"] == "reject" and pending is not None:
+            case, reviewed = Case.from_json(state["case"]), DeskState(**{**state, "review": review})
+            self._logged(_rejection(pending, review), tool_call(pending), reviewed, config, case, state["decision"])
         return _reviewed(state, review)
 
     def send(self, state: DeskState, config: RunnableConfig) -> dict[str, Any]:
@@ -190,9 +200,11 @@ class DeskNodes:
         context = self._context(state, config, case, call, approved_by)
         if call.fingerprint != released:
             text = "the mail is not the one that was released; nothing was sent."
-            result = self._logged(error_result(call, "not_permitted", text), call, state, config, case)
+            result = self._logged(error_result(call, "not_permitted", text), call, state, config, case, decision)
         else:
-            result = self._audited.execute(call, context, decision=decision, thresholds=_taus(state))
+            result = self._audited.execute(
+                call, context, decision=decision, thresholds=_taus(state), grounds=_grounds(state)
+            )
         sent = not result.is_error
         action = f"{'sent' if sent else 'not_sent'}:{call.id}"
         failure = None if sent or result.kind in ("temporary", "invalid_arguments") else f"sending: {result.content}"
@@ -209,9 +221,22 @@ class DeskNodes:
         return record_context(case, thread_id=thread_id, call_id=call.id, step=step, approved_by=approved_by)
 
     def _logged(
-        self, result: ToolResult, call: ToolCall, state: DeskState, config: RunnableConfig, case: Case
+        self,
+        result: ToolResult,
+        call: ToolCall,
+        state: DeskState,
+        config: RunnableConfig,
+        case: Case,
+        decision: Mapping[str, Any] | None = None,
     ) -> ToolResult:
-        self._audited.log.record(call, result, self._context(state, config, case, call), thresholds=_taus(state))
+        self._audited.log.record(
+            call,
+            result,
+            self._context(state, config, case, call),
+            decision=decision,
+            thresholds=_taus(state),
+            grounds=None if decision is None else _grounds(state),
+        )
         return result
 
 
@@ -224,14 +249,33 @@ def _reviewed(state: DeskState, review: dict[str, Any]) -> dict[str, Any]:
     text = f"approved by {by}"
     if verdict == "reject":
         text = f"rejected by {by}: {review['reason']}"
-        result = error_result(call, "not_permitted", f"A person decided against this mail: {review['reason']}")
-        update |= {"pending": None, "messages": [result_message(result)]}
+        update |= {"pending": None, "messages": [result_message(_rejection(pending, review))]}
     elif verdict == "edit":
         text = f"edited and approved by {by}"
         update |= {"pending": {**pending, "arguments": review["arguments"], "edited_by": by}}
         update["messages"] = [edited_message(state, call.id, review["arguments"], by)]
     following = edges.after_review({**state, **update})
     return {**update, "trace": [entry(state, "human_review", text, following, [action])]}
+
+
+def _rejection(pending: Mapping[str, Any], review: Mapping[str, Any]) -> ToolResult:
+    text = f"A person decided against this mail: {review['reason']}"
+    return error_result(tool_call(pending), "not_permitted", text)
+
+
+def _grounds(state: DeskState) -> dict[str, object]:
+    """What a decision about a mail rested on, for the log: the request, how it was read, what a person answered."""
+    review = state["review"]
+    return {
+        "request": state["case"]["request"],
+        "reading": {
+            "route": state["route"],
+            "p_route": state["p_route"],
+            "tau_route": state["thresholds"]["tau_route"],
+            **(state["routing"] or {}),
+        },
+        "review": None if review is None else {name: review[name] for name in review if name != "arguments"},
+    }
 
 
 def _failure(reply: Reply, k: int) -> str | None:

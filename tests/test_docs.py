@@ -121,6 +121,14 @@ def sessions(document: Path) -> Iterator[tuple[int, list[str], str]]:
             yield start + block.count("\n", 0, match.start()), shlex.split(match.group(1)), match.group(2)
 
 
+def commands_of_the_desk() -> set[str]:
+    """The verbs that `desk` understands."""
+    from desk.cli import app
+
+    groups = {str(group.name) for group in app.registered_groups}
+    return groups | {command.callback.__name__ for command in app.registered_commands if command.callback}
+
+
 def test_the_console_blocks_of_the_desk_show_what_the_commands_print(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +156,7 @@ def test_the_console_blocks_of_the_desk_show_what_the_commands_print(
         pattern = ".*".join(re.escape(part) for part in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE))
         assert re.fullmatch(pattern, result.output, re.DOTALL), f"line {line}:\n{result.output}"
         played.append(next(word for word in arguments[1:] if not word.startswith("--")))
-    assert set(played) >= {command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert set(played) >= commands_of_the_desk()
 
 
 def test_the_drawing_of_the_desk_is_the_graph_that_runs() -> None:
@@ -224,9 +232,7 @@ def test_the_commands_of_a_document_name_existing_files_and_modules(document: Pa
 
 
 def test_the_desk_has_every_command_that_a_document_names() -> None:
-    from desk.cli import app
-
-    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    known = commands_of_the_desk()
     named = {
         match.group(1) for document in DOCUMENTS for c in commands(document) if (match := re.match(r"desk (\w+)", c))
     }
