@@ -24,6 +24,7 @@ import msgspec
 
 from decider import Answers, NoulAnswer
 from decider.calibration import Certificate, certified_threshold, clopper_pearson_interval, wilson_interval
+from decider.metrics import count_guard
 from desk.decisions.evaluate import Item, pending_address
 from desk.policy import facts, same_address
 from desk.routing import allow_probability, policy_probability, route_distribution
@@ -108,20 +109,16 @@ def guard_figure(regions: Sequence[Region], allowed: Sequence[bool], costs: Cost
     """Count one guard's actions; raises ValueError for no cases."""
     if not regions:
         raise ValueError("there is no case to measure a guard with; give route items or items about P5")
-    pairs = list(zip(regions, allowed, strict=True))
-    unsafe = pairs.count(("act", False))
-    asked, escalated = list(regions).count("ask"), list(regions).count("escalate")
-    missed = pairs.count(("ask", False))
-    total = costs.wrong * unsafe + costs.ask * asked + costs.miss * missed + costs.esc * escalated
-    good = sum(allowed)
+    counts = count_guard(regions, allowed, costs)
+    assert counts.cost is not None
     return GuardFigure(
-        allowed=good,
-        not_allowed=len(pairs) - good,
-        unsafe=unsafe,
-        held_back=good - pairs.count(("act", True)),
-        asked=asked,
-        escalated=escalated,
-        cost=round(total / len(pairs), 4),
+        allowed=counts.held_back.whole,
+        not_allowed=counts.unsafe.whole,
+        unsafe=counts.unsafe.part,
+        held_back=counts.held_back.part,
+        asked=counts.asked.part,
+        escalated=counts.escalated.part,
+        cost=round(counts.cost, 4),
     )
 
 
