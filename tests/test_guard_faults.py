@@ -115,7 +115,7 @@ def folder_instead(world: World) -> None:
 
 def damaged(world: World) -> None:
     path = world.desk.rule.profile
-    path.write_text(path.read_text().replace("0.6", "0.7", 1))
+    path.write_bytes(path.read_bytes().replace(b"0.6", b"0.7", 1))
 
 
 def monitor(world: World) -> Path:
