@@ -215,7 +215,7 @@ def rows_of(decider: Decider, questions: int) -> list[AnyRow]:
 def batches(decider: Decider, questions: int) -> list[dict[str, IntArray]]:
     """The tensors of the passes that so many questions take."""
     rows = rows_of(decider, questions)
-    plan = plan_passes([len(row) for row in rows], 1.0, CUDA_PASS)
+    plan = plan_passes([len(row) for row in rows], 1.0, CUDA_PASS, decider.layout.cells_per_token)
     return [collate([rows[place] for place in places], decider.layout.graph.padding) for places in plan]
 
 
