@@ -15,13 +15,25 @@ from desk.errors import BadInputError
 from desk.judgement import judge_mail, judge_route
 from desk.policy import Case, facts
 from desk.prompt import system_prompt
-from desk.providers.base import Provider, Reply
+from desk.providers.base import Provider, Reply, this_turn
 from desk.review import may_be_parked, read_answer, record_context
 from desk.state import K_MAX, DeskState, turn_actions, turn_trace
 from desk.thresholds import region
 from desk.trace import compared, entry, number
 from minigraph import RunnableConfig, interrupt
-from tools import AuditedTools, Tool, ToolCall, ToolContext, ToolResult, error_result, same_address
+from tools import (
+    AuditedTools,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    error_result,
+    exchanges,
+    history_of,
+    judge,
+    note,
+    same_address,
+)
 
 if TYPE_CHECKING:
     from decider import DecisionModel
@@ -87,7 +99,10 @@ class DeskNodes:
         return {**update, "trace": [entry(state, "agent", text, following.strip("_"), k=k)]}
 
     def tools(self, state: DeskState, config: RunnableConfig) -> dict[str, Any]:
-        """Run the open calls in order, except a well-formed ``send_email``, which is parked and not run."""
+        """Run the open calls in order, except a well-formed ``send_email``, which is parked and not run.
+
+        A call made for the third time is not run either (``tools.loops``): the model is told to do something else.
+        """
         case = Case.from_json(state["case"])
         pending: list[dict[str, Any]] = []
 
@@ -103,10 +118,16 @@ class DeskNodes:
             return self._audited.execute(call, self._context(state, config, case, call), dry_run=True)
 
         results: list[ToolResult] = []
+        history = history_of(exchanges(this_turn(state["messages"])))
         for place, call in enumerate(tool_call(plain) for plain in open_calls(state)):
+            judgement = judge(history, call.fingerprint)
+            history = note(history, call.fingerprint, temporary=judgement.is_retry)
             if place >= CALLS_A_STEP:
                 text = f"a reply may make {CALLS_A_STEP} calls; this one was not run."
                 result: ToolResult | None = self._logged(error_result(call, "budget", text), call, state, config, case)
+            elif judgement.verdict != "go":
+                text = judgement.text(call.name)
+                result = self._logged(error_result(call, "budget", text), call, state, config, case)
             else:
                 result = run(call)
             if result is not None:

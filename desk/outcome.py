@@ -5,12 +5,12 @@ It is read from the stored state, so that it can be told of conversations that e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from desk.providers.base import this_turn
 from desk.state import K_MAX, turn_trace
-from tools import Ending, EndingKind, end, end_with_answer, exchanges
+from tools import Ending, EndingKind, ToolCall, ToolResult, end, end_with_answer, exchanges, history_of, judge
 
 _LOOKED_UP: Final = ("retrieve", "calculate")
 
@@ -19,8 +19,8 @@ def ending(state: Mapping[str, Any]) -> Ending:
     """Give the ending of a turn that has ended: the newest of a conversation.
 
     An answer on a route that looks something up counts only if something was found. A turn that a person refused is
-    ``not_permitted``; one that was cut off after ``K_MAX`` calls of the language model is ``budget_exhausted``; any
-    other failure is a ``tool_failure``.
+    ``not_permitted``. One that was cut off after ``K_MAX`` calls of the language model is ``budget_exhausted``, or
+    ``repeated_calls`` where its last call was made again and again; any other failure is a ``tool_failure``.
 
     Raises:
         ValueError: the turn has not ended.
@@ -43,7 +43,9 @@ def ending(state: Mapping[str, Any]) -> Ending:
     raise ValueError("the turn has not ended; an ending is there once it has an outcome")
 
 
-def _failed(state: Mapping[str, Any], calls: list[Any]) -> EndingKind:
+def _failed(state: Mapping[str, Any], calls: Sequence[tuple[ToolCall, ToolResult]]) -> EndingKind:
+    if calls and judge(history_of(calls[:-1]), calls[-1][0].fingerprint).verdict == "stop":
+        return "repeated_calls"
     cut_off = state.get("k", 0) >= K_MAX and any(result.kind == "budget" for _, result in calls)
     return "budget_exhausted" if cut_off else "tool_failure"
 

@@ -352,7 +352,7 @@ def test_a_model_that_calls_tools_for_ever_ends_as_a_failure(path: Path) -> None
     with Desk.open(path, provider=provider, decider=ScriptedDecider(ASK)) as desk:
         done = desk.ask("What are the rules?", registration="R101", thread="t")
         check_pairs(desk)
-        assert [kind for _, kind in results(desk)] == ["ok", "ok", "ok", "budget"]
+        assert [kind for _, kind in results(desk)] == ["ok", "ok", "budget", "budget"]
         assert len({id for id, _ in results(desk)}) == 4, "ids a model uses again are told apart"
     assert len(provider.seen) == K_MAX == 4
     assert done.outcome == "failed"

@@ -16,7 +16,11 @@ from tools import Ending, ToolCall
 
 CANCEL = {"cancel": 0.91, "ask_policy": 0.09}
 ASK = {"ask_policy": 0.95, "ask_event": 0.05}
-MAIL: dict[str, object] = {"to": "marit.solheim@example.org", "subject": "Cancelled", "body": "Your place is cancelled."}
+MAIL: dict[str, object] = {
+    "to": "marit.solheim@example.org",
+    "subject": "Cancelled",
+    "body": "Your place is cancelled.",
+}
 
 
 @pytest.fixture
@@ -43,7 +47,12 @@ def asked(path: Path, intent: dict[str, float], *replies: Reply | Exception, all
             "insufficient_evidence",
             "no result of a tool",
         ),
-        ([calls(("c1", "retrieve", {"query": "refund"}))], "budget_exhausted", "no answer after 4 calls"),
+        ([calls(("c1", "retrieve", {"query": "refund"}))], "repeated_calls", "no answer after 4 calls"),
+        (
+            [calls(("c1", "retrieve", {"query": word})) for word in ("refund", "cancel", "place", "fee")],
+            "budget_exhausted",
+            "no answer after 4 calls",
+        ),
         ([Reply("", (), "refused")], "tool_failure", "a refusal"),
         ([ConnectionError("no route")], "tool_failure", "no route"),
     ],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools import CallHistory, ToolCall, judge, note
+from tools import CallHistory, Kind, ToolCall, ToolResult, history_of, judge, note
 from tools.loops import LONGEST_CYCLE, WINDOW, Seen, cycles
 
 
@@ -78,6 +78,17 @@ def test_ids_key_order_and_nothing_else_are_left_out_of_a_call() -> None:
         ToolCall("0", "t", {}),
     ):
         assert other.fingerprint != same[0].fingerprint
+
+
+def test_a_conversation_amounts_to_a_history() -> None:
+    made: list[tuple[ToolCall, ToolResult]] = []
+    kinds: tuple[Kind, ...] = ("temporary", "temporary", "temporary", "budget", "ok")
+    for number, kind in enumerate(kinds):
+        id = f"c{number}"
+        made.append((ToolCall(id, "t", {}), ToolResult(id, "t", "", kind != "ok", kind)))
+    assert [item.temporary for item in history_of(made).seen] == [True, True, True, True, True]
+    assert [item.temporary for item in history_of(made[:3] + made[4:]).seen] == [True, True, True, True]
+    assert [item.temporary for item in history_of(made[4:]).seen] == [False]
 
 
 def brute_force(calls: str) -> tuple[int, int]:

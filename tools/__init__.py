@@ -39,7 +39,7 @@ from tools.limits import (
     settle,
     time_slice,
 )
-from tools.loops import CallHistory, Judgement, judge, note
+from tools.loops import CallHistory, Judgement, history_of, judge, note
 from tools.outbox import Delivery, DeliveryChange, DeliveryState
 from tools.plan import Approval, Planned, Progress, Rejection, Release, TurnPlan, by_tier, plan_turn
 from tools.rate import Breaker, Paced, Rate
@@ -161,6 +161,7 @@ __all__ = [
     "file_tools",
     "forfeit",
     "give_up",
+    "history_of",
     "is_plain_address",
     "judge",
     "note",

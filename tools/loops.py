@@ -13,9 +13,10 @@ What was called before the data changed is forgotten, since the same question ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
+from tools.call import ToolCall, ToolResult
 from tools.plain import PlainRecord
 
 WINDOW: Final = 24
@@ -85,6 +86,15 @@ def note(history: CallHistory, fingerprint: str, *, temporary: bool = False, dat
     """
     seen = (*_since(history, data_version), Seen(fingerprint, temporary))
     return CallHistory(seen[-WINDOW:], data_version)
+
+
+def history_of(exchanges: Iterable[tuple[ToolCall, ToolResult]]) -> CallHistory:
+    """The history that calls and their results amount to, for a run that keeps its conversation and nothing else."""
+    history = CallHistory()
+    for call, result in exchanges:
+        is_retry = judge(history, call.fingerprint).is_retry
+        history = note(history, call.fingerprint, temporary=is_retry or result.kind == "temporary")
+    return history
 
 
 def cycles(fingerprints: Sequence[str]) -> tuple[int, int]:
