@@ -98,8 +98,7 @@ def test_calls_are_held_back_with_a_result() -> None:
     first, second = paced(CALL, ToolContext()), paced(CALL, ToolContext())
     assert (first.kind, second.kind) == ("ok", "temporary")
     assert "wait 10 seconds" in second.content
-    for _ in range(3):
-        third = paced(ToolCall("b", "broken", {}), ToolContext())
+    _, _, third = [paced(ToolCall("b", "broken", {}), ToolContext()) for _ in range(3)]
     assert (third.kind, third.call_id) == ("temporary", "b")
     assert "left alone for 5 seconds" in third.content
     assert (paced.is_open("broken"), paced.is_open("search")) == (True, False)

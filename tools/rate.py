@@ -136,8 +136,9 @@ class Paced:
 
     def _held_back(self, call: ToolCall, now: float) -> ToolResult | None:
         breaker, rate = self._breakers.get(call.name), self._rates.get(call.name)
+        circuit = self._circuits.get(call.name, Circuit())
         if breaker is not None:
-            circuit, wait = try_circuit(breaker, self._circuits.get(call.name, Circuit()), now)
+            circuit, wait = try_circuit(breaker, circuit, now)
             if wait > 0:
                 text = f"{call.name} keeps failing and is left alone for {math.ceil(wait)} seconds."
                 return error_result(call, "temporary", text)

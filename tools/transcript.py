@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast, get_args
 
 from tools.call import UNREADABLE_NAME, ToolCall, ToolResult, error_result
 from tools.errors import ERROR_KINDS, Kind
@@ -22,6 +22,8 @@ Message: TypeAlias = Mapping[str, object]
 """One entry of a conversation."""
 
 LOST: Final = "The run was stopped before this call had a result; it is not known what was done."
+
+_KINDS: Final[Mapping[str, Kind]] = {kind: kind for kind in get_args(Kind)}
 
 # What every provider takes back as the id of a call and as the name of a tool.
 _WRITABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -164,7 +166,8 @@ def _result(message: Message) -> ToolResult | None:
     if message.get("role") != "tool":
         return None
     is_error = message.get("is_error") is True
-    other: Kind = "failed" if is_error else "ok"
-    known = next((kind for kind in ERROR_KINDS if kind == message.get("kind")), other)
+    given, known = message.get("kind"), _KINDS["failed"] if is_error else _KINDS["ok"]
+    if isinstance(given, str) and given in ERROR_KINDS:
+        known = _KINDS[given]
     content = message.get("content")
     return ToolResult(str(message.get("tool_call_id")), str(message.get("name", "")), str(content), is_error, known)
