@@ -8,7 +8,6 @@ import operator
 import os
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -618,17 +617,28 @@ def test_savers_that_do_not_conform_are_noticed(kind: Any, check: str) -> None:
         saver_conformance(lambda: kind(InMemorySaver()))
 
 
-def slowly(store: Callable[..., Any], *arguments: Any) -> Any:
-    time.sleep(0.15)
-    return store(*arguments)
-
-
 class WrongTwins(PassingSaver):
     """Its sync methods are right; one of its own async ones is not."""
 
     def __init__(self, wrong: str) -> None:
         super().__init__(InMemorySaver())
         self.wrong = wrong
+        self.left_alone: list[Callable[[], object]] = []
+        """The cancelled writes that are stored later: once somebody has looked."""
+
+    async def store_slowly(self, store: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            self.left_alone.append(lambda: store(*arguments))
+            raise
+        return store(*arguments)
+
+    def recorded(self, thread_id: str, namespace: str, task_id: str) -> tuple[Recorded, ...]:
+        found = super().recorded(thread_id, namespace, task_id)
+        while self.left_alone:
+            self.left_alone.pop()()
+        return found
 
     async def aput(self, write: Write) -> int:
         if self.wrong == "aput, any revision":
@@ -637,7 +647,8 @@ class WrongTwins(PassingSaver):
         if self.wrong == "aput, lost":
             return write.revision + 1
         if self.wrong == "aput, left alone":
-            return await asyncio.to_thread(slowly, self.inner.put, write)
+            revision: int = await self.store_slowly(self.inner.put, write)
+            return revision
         return await super().aput(write)
 
     async def aget(self, thread_id: str, namespace: str, checkpoint_id: str | None = None) -> Stored | None:
@@ -662,7 +673,7 @@ class WrongTwins(PassingSaver):
 
     async def arecord(self, thread_id: str, namespace: str, task_id: str, recorded: Recorded) -> None:
         if self.wrong == "arecord, left alone":
-            await asyncio.to_thread(slowly, self.inner.record, thread_id, namespace, task_id, recorded)
+            await self.store_slowly(self.inner.record, thread_id, namespace, task_id, recorded)
         elif self.wrong != "arecord":
             await super().arecord(thread_id, namespace, task_id, recorded)
 
