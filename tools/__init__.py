@@ -70,6 +70,7 @@ from tools.transcript import (
     with_message,
 )
 from tools.turn import TurnDone, run_turn
+from tools.untrusted import fenced
 
 __all__ = [
     "CALLER",
@@ -158,6 +159,7 @@ __all__ = [
     "exchanges",
     "execute",
     "faults",
+    "fenced",
     "file_tools",
     "forfeit",
     "give_up",
