@@ -59,7 +59,8 @@ class Guard:
         self.free = frozenset(free)
         if both := self.free & self.rules.keys():
             raise GuardSettingError("two_rules", f"{', '.join(sorted(both))}: free, and with a rule", "Decide for one.")
-        self.unlisted, self.on_failure = unlisted, on_failure
+        self.unlisted: Refusal = unlisted
+        self.on_failure: Refusal = on_failure
         self._clock, self._random = clock, random
         self._latest = datetime.min.replace(tzinfo=UTC)
         self._standings = Standings(rules)

@@ -133,7 +133,7 @@ class BrokenRuleError(GuardError):
 
     def __init__(self, rule: str, verdict: Refusal, problem: str) -> None:
         self.rule = rule
-        self.verdict = verdict
+        self.verdict: Refusal = verdict
         super().__init__("hard_rule", problem, "No score and no approval overrules it.")
 
 
