@@ -77,11 +77,11 @@ def through_set(bound: SetBound, rule: ToolRule, call: Call, draft: Draft) -> Ac
         return draft.because("escalate", "empty_set", "no option fits.")
     if rule.block_labels.issuperset(labels):
         return draft.because("block", "blocked_labels", f"it can only be {', '.join(labels)}.")
-    if len(labels) > 1:
+    label, *others = labels
+    if others:
         held = region(draft.p, draft.tau_esc, draft.tau_act)
         lesser = _less_than_acting(draft) if held == "act" else held
         return draft.because(lesser, "several_labels", f"it may be {', '.join(labels)}.")
-    label = labels[0]
     if label not in rule.allow_labels:
         return draft.because("escalate", "label_not_allowed", f"it is {label}, which allows nothing.")
     if rule.match_argument is not None and call.arguments.get(rule.match_argument) != label:
