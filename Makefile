@@ -29,7 +29,7 @@ nightly: fuzz ; $(BIN)/pytest -m "slow or not slow"
 DECISIONS := runs/decisions
 EXAMPLES := --train $(DECISIONS)/train.jsonl --calibration $(DECISIONS)/calibration.jsonl --test $(DECISIONS)/test.jsonl
 
-model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS) && $(BIN)/python -m decider.train $(EXAMPLES) --out decider/models/desk --runs 3 && $(BIN)/python -m desk.decisions.fit_flags --cases $(DECISIONS)/calibration_cases.jsonl
+model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS) && $(BIN)/python -m decider.train $(EXAMPLES) --out decider/models/desk && $(BIN)/python -m desk.decisions.fit_flags --cases $(DECISIONS)/calibration_cases.jsonl
 
 # The public decision set comes from elsewhere: make figures report PUBLIC=path/of/desk_decisions_v1.jsonl.gz
 TEXTS := desk/decisions/pools/general_test.json

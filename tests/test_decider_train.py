@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -164,8 +166,8 @@ def test_the_recipe_runs_from_files_to_a_model_folder(tmp_path: Path, capsys: py
         "--out",
         str(out),
         "--quick",
-        "--threads",
-        "1",
+        "--processes",
+        "2",
     ]
     assert main([*arguments, "--name", "trial"]) == 0
     assert {path.name for path in out.iterdir()} == {
@@ -178,11 +180,9 @@ def test_the_recipe_runs_from_files_to_a_model_folder(tmp_path: Path, capsys: py
     described = json.loads((out / "decider.json").read_text())
     assert described["metrics"]["files"]["onnx_difference"] < 1e-4
     assert described["metrics"]["test"]["types"]["noul"]["accuracy"]["count"] == 24
-    first, second = described["training"]["stages"]
-    assert first["runs"]["0"]["steps"] > 0
-    assert first["kept"] == "0"
-    assert set(second["held_out_losses"]) == {"1", "2", "mean"}
-    assert second["held_out_losses"][second["kept"]] == min(second["held_out_losses"].values())
+    first, second = described["training"]["processes"]
+    assert first["steps"] > 0
+    assert first["best_loss"] == second["best_loss"]  # measured at the same weights
     decider = Decider.load(out, "cpu", threads=1)
     assert decider.check_golden() < 1e-5
     assert "CPU s" in capsys.readouterr().err
@@ -244,3 +244,48 @@ def test_masking_the_scores_is_one_addition_in_the_exported_graph(tmp_path: Path
     export(Network(tiny_base(["a b c"])), tmp_path / "model.onnx")
     kinds = [node.op_type for node in onnx.load(str(tmp_path / "model.onnx")).graph.node]
     assert "IsNaN" not in kinds  # a boolean mask brings one a layer, and two choices over all scores
+
+
+@needs_torch
+def test_members_that_meet_all_have_the_mean_of_their_weights(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    from decider.train.together import Meeting
+
+    networks = [torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)]
+    for network, value in zip(networks, (1.0, 3.0), strict=True):
+        torch.nn.init.constant_(network.weight, value)
+        torch.nn.init.constant_(network.bias, value)
+        network.bias.requires_grad_(False)
+    file = tmp_path / "meeting.f32"
+    file.write_bytes(bytes(4 * 2 * 2))
+    meeting = Meeting(threading.Barrier(2), file, 2)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(meeting.average, networks, (0, 1)))
+    assert [network.weight.tolist() for network in networks] == [[[2.0, 2.0]]] * 2
+    assert [network.bias.tolist() for network in networks] == [[1.0], [3.0]]  # what is frozen is nobody's to change
+
+
+@needs_torch
+def test_a_member_that_waits_in_vain_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+
+    from decider.train import together
+
+    monkeypatch.setattr(together, "PATIENCE_SECONDS", 0.05)
+    file = tmp_path / "meeting.f32"
+    file.write_bytes(bytes(4 * 2 * 3))
+    with pytest.raises(threading.BrokenBarrierError):
+        together.Meeting(threading.Barrier(2), file, 2).average(torch.nn.Linear(2, 1), 0)
+
+
+@needs_torch
+def test_checks_that_fall_between_meetings_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+
+    from decider.train.fit import Settings
+    from decider.train.together import Plan, train_together
+
+    file = write(tmp_path / "a.jsonl", [{"open": True, "colour": "red"}])
+    with pytest.raises(ValueError, match="7 meetings are no multiple of 2 checks"):
+        train_together(Plan(file, file, (), Settings(meetings=7, checks=2)), 1, print)

@@ -1,6 +1,6 @@
 """Trains a model and writes its folder.
 
-    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 42] [--seed 0] [--runs 3]
+    python -m decider.train --train F --calibration F --test F --out FOLDER [--minutes 66] [--seed 0]
 
 The calibration file holds wordings that training never sees: it decides when to stop and sets the temperatures. The
 test file is measured once, at the end. `--quick` trains a tiny random network for a few steps, to try the recipe.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -24,30 +25,22 @@ from decider.train.evaluate import report
 from decider.train.examples import read_examples
 from decider.train.fit import Settings, bfloat16_is_faster
 from decider.train.publish import write_description, write_weights
-from decider.train.runs import Finished, Plan, train_runs
+from decider.train.together import Finished, Plan, train_together
 
-TUNING_RATE = 0.8  # the learning rate of tuning, as a share of that of training
-QUICK = Settings(epochs=60, budget=20.0, learning_rate=3e-3, checks=3, frozen_layers=0)
+QUICK = Settings(epochs=60, budget=20.0, learning_rate=3e-3, meetings=30, checks=3, frozen_layers=0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = _parser().parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(options.seed)
     files = {name: read_examples(getattr(options, name)) for name in ("train", "calibration", "test")}
     for name, examples in files.items():
         _say(f"{name}: {len(examples)} states, {sum(len(example.questions) for example in examples)} questions")
     layers = () if options.quick else tuple(int(layer) for layer in options.layers.split(","))
     settings = _settings(options)
-    tuning = None
-    if options.tuning_minutes > 0:
-        rate, budget = settings.learning_rate * TUNING_RATE, options.tuning_minutes * 60
-        tuning = replace(settings, learning_rate=rate, budget=min(budget, settings.budget), checks=4)
-    plan = Plan(options.train, options.calibration, layers, settings, tuning)
-    finished = train_runs(plan, range(options.seed, options.seed + options.runs), options.threads, _say)
+    plan = Plan(options.train, options.calibration, layers, settings)
+    finished = train_together(plan, options.processes, _say)
     base = finished.base
-    _say(f"trained, kept {', then '.join(stage.kept for stage in finished.stages)}")
     layout = Layout(base.tokenizer, base.markers, base.limits)
     comparison = write_weights(finished.network, base, layout, files["calibration"], options.out)
     _say(f"files: {comparison}, {_folder_size(options.out):.2f} MB")
@@ -66,14 +59,12 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=f"{name} examples, JSON Lines")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the model folder to write")
     parser.add_argument("--name", default="desk", help="name of the model in its answers")
-    parser.add_argument("--minutes", type=float, default=42.0, help="CPU time for the training of a run")
-    parser.add_argument("--tuning-minutes", type=float, default=13.0, help="CPU time to tune the best run; 0: do not")
+    parser.add_argument("--minutes", type=float, default=66.0, help="CPU time for the training, of each process")
     parser.add_argument("--epochs", type=int, help="passes over the training file")
     parser.add_argument("--learning-rate", type=float, help="of the encoder; the head's is higher")
     parser.add_argument("--patience", type=int, help="checks without improvement before stopping")
-    parser.add_argument("--seed", type=int, default=0, help="of the first run; the others count up from it")
-    parser.add_argument("--runs", type=int, default=1, help="seeds to train from; the best run is kept")
-    parser.add_argument("--threads", type=int, default=min(2, torch.get_num_threads()))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="that train side by side")
     parser.add_argument("--layers", default="0,1,2,3,4,5", help="layers of the encoder to keep, such as 0,2,5")
     parser.add_argument("--frozen", type=int, help="lowest layers that stay as they were pretrained")
     parser.add_argument("--dropped", type=float, help="share of the words of a state that are masked while training")
@@ -100,7 +91,8 @@ def _description(options: argparse.Namespace, plan: Plan, finished: Finished) ->
         "base": finished.base.name,
         "layers": list(plan.layers) or finished.base.shape.layers,
         "data_sha256": hashes,
-        "stages": msgspec.to_builtins(finished.stages),
+        "settings": msgspec.to_builtins(plan.settings),
+        "processes": msgspec.to_builtins(finished.outcomes),
         "torch": str(torch.__version__),
     }
 

@@ -53,8 +53,10 @@ class Base:
     limits: Limits
 
 
-def pretrained_base(layers: Sequence[int], limits: Limits) -> Base:
+def pretrained_base(layers: Sequence[int], limits: Limits, most_pieces: int | None = None) -> Base:
     """Load all-MiniLM-L6-v2 with the layers given (0 to 5, in order) and the vocabulary cut.
+
+    `most_pieces` keeps only so many, the most frequent of the text that the encoder learned from, and all characters.
 
     Raises MissingPackageError when the package that carries the weights is not installed.
     """
@@ -66,6 +68,8 @@ def pretrained_base(layers: Sequence[int], limits: Limits) -> Base:
     config = json.loads((folder / "config.json").read_text())
     pieces = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     kept = sorted((piece for piece in pieces if _is_kept(piece)), key=pieces.__getitem__)
+    if most_pieces is not None:  # numbered by frequency, after the special pieces and the characters
+        kept = [piece for index, piece in enumerate(kept) if index < most_pieces or _is_character(piece)]
     vocabulary = {piece: index for index, piece in enumerate(kept)}
     words = tensors["embeddings.word_embeddings.weight"][[pieces[piece] for piece in kept]].clone()
     for marker in MARKER_PIECES:
@@ -136,6 +140,10 @@ def make_tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
             }
         )
     )
+
+
+def _is_character(piece: str) -> bool:
+    return len(piece.removeprefix("##")) == 1
 
 
 def _is_kept(piece: str) -> bool:

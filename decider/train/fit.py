@@ -29,16 +29,19 @@ class Settings:
     """How to train. `budget` is in CPU seconds, checks not counted; `cells` is a step's tokens, padding included.
 
     Small steps: with a fixed budget, many small updates teach more than a few large ones.
-    `bfloat16` computes in that format where a processor has instructions for it; elsewhere it is many times slower.
+    At so many evenly spread `meetings`, a multiple of `checks`, processes that train together take the mean of their
+    weights. `bfloat16` computes in that format where a processor has instructions for it; elsewhere it is many times
+    slower.
     """
 
     seed: int = 0
     epochs: int = 1
-    budget: float = 2520.0
+    budget: float = 3960.0
     learning_rate: float = 1.5e-4
     warm_up: float = 0.06
     dropped_words: float = 0.06
     cells: int = 1024
+    meetings: int = 100
     checks: int = 10
     patience: int = 4
     check_rows: int = 250
@@ -66,14 +69,21 @@ def train(
     held_out: Sequence[LabelledRow],
     settings: Settings,
     say: Callable[[str], None],
+    member: int = 0,
+    meet: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Train in place; at the end the network has the weights of the lowest loss on `held_out`.
 
     Ends after the epochs, at the CPU budget, or, in the second half, when `patience` checks in a row brought nothing
-    better.
+    better. Of several processes that train the same network, each is a `member` with a shuffle of its own, and `meet`
+    gives all of them the same weights; checks come right after it, so all see the same.
     """
-    random = np.random.default_rng(settings.seed)
-    held_out = _sample(held_out, settings.check_rows, random)
+    if settings.meetings % settings.checks:
+        raise ValueError(
+            f"{settings.meetings} meetings are no multiple of {settings.checks} checks; choose other numbers"
+        )
+    held_out = _sample(held_out, settings.check_rows, np.random.default_rng(settings.seed))
+    random = np.random.default_rng((settings.seed, member))
     network.freeze_below(settings.frozen_layers)
     optimiser, rates = _optimiser(network, settings)
     steps = settings.epochs * sum(1 for _ in make_batches(training, settings.cells, np.random.default_rng(0)))
@@ -81,7 +91,7 @@ def train(
     best = _Best(network, settings.patience)
     start_cpu, start_wall = time.process_time(), time.monotonic()
     say(f"{len(training)} rows, {steps} steps at most")
-    step = checks = tokens = 0
+    step = meetings = checks = tokens = 0
     progress = running = checking = 0.0
     while step < steps and progress < 1 and not best.exhausted:
         for indices in make_batches(training, settings.cells, random):
@@ -93,9 +103,12 @@ def train(
             inputs = drop_words(batch.inputs, settings.dropped_words, base.mask_token, continuations, random)
             loss = _step(network, optimiser, replace(batch, inputs=inputs), settings.bfloat16)
             running = loss if step == 1 else 0.95 * running + 0.05 * loss
-            if progress < 1 and progress * settings.checks < checks + 1:
+            while meetings < int(min(progress, 1) * settings.meetings):
+                meetings += 1
+                meet()
+            if meetings * settings.checks < (checks + 1) * settings.meetings:
                 continue
-            checks += 1
+            checks = meetings * settings.checks // settings.meetings
             start_check = time.process_time()
             best.offer(step, current := held_out_loss(network, base, held_out, settings), patient=progress < 0.5)
             checking += time.process_time() - start_check

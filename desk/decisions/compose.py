@@ -37,13 +37,20 @@ CORES: Mapping[str, tuple[Intent, float]] = {
     "other": ("other", 6),
 }
 """The part that carries the main wish, what it wants, and how often it is drawn."""
-FLAGS: Mapping[str, float] = {
+_FLAGS: Mapping[str, float] = {
     "exception": 0.27,
     "override": 0.27,
     "policy_change": 0.1,
     "email_other": 0.24,
     "asks_person": 0.12,
 }
+FLAGS: Mapping[Split, Mapping[str, float]] = {
+    "train": {"exception": 0.3, "override": 0.22, "policy_change": 0.1, "email_other": 0.14, "asks_person": 0.24},
+    "calibration": _FLAGS,
+    "test": _FLAGS,
+}
+"""The wishes that call for a person, and how often each is drawn; in training the ones that are hard to read more."""
+FLAG_CHANCE: Mapping[Split, float] = {"train": 0.5, "calibration": 0.36, "test": 0.36}
 HARMLESS: Mapping[str, float] = {
     "false_alarm": 0.24,
     "distractor": 0.22,
@@ -52,7 +59,7 @@ HARMLESS: Mapping[str, float] = {
     "claim_date": 0.07,
     "email_own": 0.1,
 }
-_FLAG_CHANCE, _SECOND_FLAG_CHANCE, _SECOND_QUESTION_CHANCE = 0.36, 0.07, 0.12
+_SECOND_FLAG_CHANCE, _SECOND_QUESTION_CHANCE = 0.07, 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ def compose(rng: Random, pools: Pools, split: Split) -> Sample:
     """Draw one case of a split."""
     core = rng.choices(tuple(CORES), tuple(weight for _, weight in CORES.values()))[0]
     situation = draw_situation(rng, split, CORES[core][0])
-    plan = draw_plan(rng, core, situation)
+    plan = draw_plan(rng, split, core, situation)
     writer = Writer(rng, pools.parts[split], split, situation)
     request = writer.request(plan)
     registration = situation.registration
@@ -111,17 +118,17 @@ def compose(rng: Random, pools: Pools, split: Split) -> Sample:
     return Sample(case, facts(case), plan)
 
 
-def draw_plan(rng: Random, core: str, situation: Situation) -> Plan:
+def draw_plan(rng: Random, split: Split, core: str, situation: Situation) -> Plan:
     """Draw what stands beside the core; a foreign or own address needs something on file to differ from or to equal."""
     intent = CORES[core][0]
     known = situation.registration is not None
     contact = rng.random() < (0.08 if known else 0.62 if intent == "register" else 0.4)
     alone = intent == "other"
     flags: list[str] = []
-    if rng.random() < (_FLAG_CHANCE if not alone else 0.12):
-        flags.append(rng.choices(tuple(FLAGS), tuple(FLAGS.values()))[0])
+    if rng.random() < (FLAG_CHANCE[split] if not alone else 0.12):
+        flags.append(rng.choices(tuple(FLAGS[split]), tuple(FLAGS[split].values()))[0])
         if rng.random() < _SECOND_FLAG_CHANCE:
-            flags.append(rng.choice(tuple(FLAGS)))
+            flags.append(rng.choice(tuple(FLAGS[split])))
     if not (known or contact):
         flags = [flag for flag in flags if flag != "email_other"]
     harmless = [part for part, chance in HARMLESS.items() if rng.random() < (chance * 0.5 if alone else chance)]
