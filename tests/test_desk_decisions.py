@@ -423,5 +423,5 @@ def test_the_page_counts_the_wordings_for_training() -> None:
     files = sorted(POOLS.glob("train_*.json"))
     parts = [json.loads(file.read_text(encoding="utf-8"))["parts"] for file in files]
     wordings = sum(len(each) for part in parts for each in part.values())
-    assert len(files) == 7
+    assert len(files) == 9
     assert f"{wordings:,} wordings of {len(SLOTS)} kinds" in PAGE.read_text(encoding="utf-8")
