@@ -10,18 +10,19 @@ intent, and the size of the weights at one byte each. A recipe is the standard o
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final
 
+import msgspec
 import numpy as np
+import pages
 import torch
 
 from decider.layout import Layout, Limits
@@ -31,7 +32,9 @@ from decider.train.examples import read_examples
 from decider.train.fit import Settings, held_out_loss, run_network, train
 from decider.train.network import Network
 
-OUT: Final = Path(__file__).parent.parent / "docs" / "decider-recipes.json"
+DOCS: Final = Path(__file__).parent.parent / "docs"
+OUT: Final = DOCS / "decider-recipes.json"
+PAGE: Final = DOCS / "decider.md"
 HELD_OUT_ROWS: Final = 800
 TEACHERS: Final = ("seed 0", "seed 1", "seed 2")
 
@@ -62,9 +65,8 @@ RECIPES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One row of the table: shares of right answers, loss of a question, millions of weights, what training saw."""
+class Measured(msgspec.Struct, frozen=True):
+    """One row of the table: loss of a question, shares of right answers, millions of weights, what training saw."""
 
     name: str
     loss: float
@@ -73,6 +75,13 @@ class Measured:
     weights: float
     steps: int
     tokens: int
+
+
+class Recipes(msgspec.Struct, frozen=True):
+    """What was compared, and for how many minutes of CPU time each recipe trained."""
+
+    minutes: float
+    recipes: list[Measured]
 
 
 def measure(recipe: Recipe, data: Path, minutes: float, folder: Path) -> Measured:
@@ -164,14 +173,30 @@ def _accuracies(network: Network, base: Base, rows: Sequence[LabelledRow]) -> tu
     return float(np.mean(nouls)), float(np.mean(intents))
 
 
-def table(rows: Sequence[Measured]) -> str:
-    """Return the rows as a Markdown table."""
-    lines = ["| recipe | loss | yes/no right | intent right | million weights | steps |", "|---|---|---|---|---|---|"]
+def table(found: Recipes) -> str:
+    """Return what was compared as a Markdown table."""
+    lines = [f"CPU time of each: {found.minutes:g} minutes.", ""]
+    lines += ["| recipe | loss | yes/no right | intent right | million weights | steps |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {row.name} | {row.loss:.3f} | {row.yes_no:.3f} | {row.intent:.3f} | {row.weights:.1f} | {row.steps:,} |"
-        for row in rows
+        for row in found.recipes
     ]
     return "\n".join(lines)
+
+
+def write(found: Recipes) -> None:
+    """Put rows into the file and its page, in place of older ones of the same name and the same CPU time."""
+    known = read() if OUT.exists() else found
+    older = {row.name: row for row in known.recipes if known.minutes == found.minutes}
+    rows = older | {row.name: row for row in found.recipes}
+    both = Recipes(found.minutes, [rows[recipe.name] for recipe in RECIPES if recipe.name in rows])
+    OUT.write_bytes(msgspec.json.format(msgspec.json.encode(both), indent=1) + b"\n")
+    pages.write(PAGE, "recipes", table(both))
+
+
+def read() -> Recipes:
+    """Read the file."""
+    return msgspec.json.decode(OUT.read_bytes(), type=Recipes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -198,14 +223,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ]
             for future in futures:
                 measured.append(future.result())
-                _say(json.dumps(asdict(measured[-1])))
-    sys.stdout.write(table(measured) + "\n")
+                _say(str(measured[-1]))
+    sys.stdout.write(table(Recipes(options.minutes, measured)) + "\n")
     _say(f"{time.monotonic() - start:.0f} s")
     if options.write:
-        known = json.loads(OUT.read_text()) if OUT.exists() else {}
-        rows = {row["name"]: row for row in known.get("recipes", ())} | {row.name: asdict(row) for row in measured}
-        ordered = [rows[recipe.name] for recipe in RECIPES if recipe.name in rows]
-        OUT.write_text(json.dumps({"minutes": options.minutes, "recipes": ordered}, indent=1) + "\n")
+        write(Recipes(options.minutes, measured))
     return 0
 
 
