@@ -224,7 +224,7 @@ class _Builder:
     def is_first(self, place: str) -> bool:
         """Whether the running task calls a router for the first time, in the first step that calls it."""
         runtime = self.engine.get_runtime()
-        if runtime is None:  # LangGraph asks the routers of an edit outside of any task
+        if runtime is None:  # LangGraph asks the routers of an edit outside of any task, and a law asks them itself
             return self.ledger.first_for_task(place, "edit", "edit")
         info = runtime.execution_info
         return self.ledger.first_for_task(place, info.checkpoint_id, info.task_id)

@@ -36,6 +36,14 @@ class Engine:
     """What compile() is told besides: a program drawn at random may be odd on purpose."""
 
 
+def _runtime_or_none() -> Any:
+    """The runtime of the running task; None where a law calls a program's functions by itself."""
+    try:
+        return get_runtime()
+    except RuntimeError:
+        return None
+
+
 def minigraph_engine() -> Engine:
     """This engine."""
     return Engine(
@@ -46,7 +54,7 @@ def minigraph_engine() -> Engine:
         overwrite=types.Overwrite,
         retry_policy=types.RetryPolicy,
         interrupt=interrupt,
-        get_runtime=get_runtime,
+        get_runtime=_runtime_or_none,
         ephemeral=EphemeralValue,
         make_saver=InMemorySaver,
         update_error=InvalidUpdateError,
