@@ -185,6 +185,15 @@ def test_threads_that_finish_in_another_order_give_the_same() -> None:
     assert run(program, stream=async_stream, delay=lambda name: 0.004 * "dbca".index(name)) == traces[0]
 
 
+def test_a_turn_that_ends_with_its_last_round_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = Program((NodeSpec("a", "ask"),), ((START, "a"),), turns=(Input(0), Input(1)))
+    twice = replace(asking, nodes=(NodeSpec("a", "ask_twice"),))
+    monkeypatch.setattr("minigraph.testing.traces.ROUNDS", 1)
+    assert [call.given for call in run(asking).calls] == ["input", "answer", "input", "answer"]
+    assert [call.given for call in run(twice).calls] == ["input", "answer"]
+    laws.answers_known_before(asking)
+
+
 # --------------------------------------------------------------- the laws notice
 
 

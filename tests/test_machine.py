@@ -182,6 +182,8 @@ def test_two_savers_hold_the_same_and_a_file_is_opened_again_after_each_crash(tm
     run_state_machine_as_test(machine, settings=quick(15, 10))
 
 
+# Whenever the pool's threads open a connection they draw from `random`, which Hypothesis blames on the test.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 def test_postgres_holds_the_same_as_memory_and_another_worker_goes_on_after_each_crash(
     make_postgres: Callable[[], Saver], postgres_pool: Any, shared_schema: str
 ) -> None:

@@ -176,7 +176,7 @@ class _Session:
                 return True
             if not fine:
                 return False
-        return False
+        return not self.graph.get_state(self.config).next
 
     def answers(self, questions: Sequence[Any]) -> Any:
         """The next answers. A single one comes without its id, unless the program has answers that need one.
