@@ -16,6 +16,14 @@ from minigraph import START, CompiledGraph, StateGraph, interrupt
 from minigraph.checkpoint import InMemorySaver, PostgresSaver, Saver, SqliteSaver
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long sweeps to `make nightly`, which names the marker."""
+    if "slow" not in str(config.getoption("markexpr")):
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="a long sweep: -m slow runs it"))
+
+
 class Log(TypedDict, total=False):
     """One reducer key and one plain key."""
 
