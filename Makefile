@@ -31,9 +31,10 @@ EXAMPLES := --train $(DECISIONS)/train.jsonl --calibration $(DECISIONS)/calibrat
 
 model: .venv/train ; $(BIN)/python -m desk.decisions.generate --out $(DECISIONS) && $(BIN)/python -m decider.train $(EXAMPLES) --out decider/models/desk && $(BIN)/python -m desk.decisions.fit_flags --cases $(DECISIONS)/calibration_cases.jsonl
 
-# The public decision set comes from elsewhere: make figures report PUBLIC=path/of/desk_decisions_v1.jsonl.gz
+# The public decision set comes from elsewhere: make figures PUBLIC=path/of/desk_decisions_v1.jsonl.gz. Without it the
+# figures of our own held-out wordings are printed, and no page changes.
 TEXTS := desk/decisions/pools/general_test.json
-figures: .venv/dev $(DECISIONS)/test_cases.jsonl ; $(BIN)/python benchmarks/decider_figures.py --write $(if $(PUBLIC),--public $(PUBLIC)) --cases $(DECISIONS)/test_cases.jsonl $(if $(wildcard $(TEXTS)),--texts $(TEXTS)) && $(BIN)/python benchmarks/decider_cpu.py --write docs/decider-runtime.md
+figures: .venv/dev $(DECISIONS)/test_cases.jsonl ; $(BIN)/python benchmarks/decider_figures.py $(if $(PUBLIC),--write --public $(PUBLIC)) --cases $(DECISIONS)/test_cases.jsonl $(if $(wildcard $(TEXTS)),--texts $(TEXTS)) && $(BIN)/python benchmarks/decider_cpu.py $(if $(PUBLIC),--write docs/decider-runtime.md)
 
 report: .venv/desk $(DECISIONS)/test_cases.jsonl ; $(BIN)/python -m desk.decisions.wordings --out runs/wordings.json && $(BIN)/decider report decider/models/desk $(DECISIONS)/test.jsonl --wordings runs/wordings.json --out runs/report.html --progress
 

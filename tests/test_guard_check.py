@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
+import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -502,3 +504,15 @@ def code_lines(path: Path) -> int:
 def test_the_statistics_and_the_core_of_the_guard_are_read_in_one_sitting() -> None:
     core = [ROOT / "decider" / "guard" / f"{name}.py" for name in ("levels", "sets", "verdict", "check")]
     assert sum(map(code_lines, core)) < 400
+
+
+def test_threads_that_share_a_guard_do_not_see_the_clock_go_back() -> None:
+    guard = Guard([], free=["search"])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: guard.check(Call("c", "search", {})).action, range(2_000)))
+    finally:
+        sys.setswitchinterval(before)
+    assert set(found) == {"act"}

@@ -203,6 +203,8 @@ def test_one_question_about_all_calls_of_a_turn(guard: Guard) -> None:
         review_question(calls[1:3])
     with pytest.raises(ApprovalError, match="same id"):
         review_question([calls[0], calls[0]])
+    with pytest.raises(ApprovalError, match="same id"):  # or one verdict would approve both
+        read_review(answer(a={"verdict": "approve"}), [calls[0], calls[0]], guard)
 
 
 def test_an_answer_is_read_call_by_call(guard: Guard) -> None:

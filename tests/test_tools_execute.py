@@ -492,3 +492,9 @@ def test_only_integers_pass(arguments: dict[str, object]) -> None:
     result = execute(ToolCall("1", "add", arguments), [add])
     good = "a" in arguments and "c" not in arguments and all(type(value) is int for value in arguments.values())
     assert result.is_error is not good
+
+
+@pytest.mark.parametrize("by", ["", " ", "\t", "\u00a0", "\u200b", "--", None, True, 5])
+def test_who_cannot_be_named_releases_nothing(by: object) -> None:
+    context = dataclasses.replace(ToolContext(), approved_by=by)  # type: ignore[arg-type]
+    assert execute(call("delete", name="x"), [delete], context).kind == "not_permitted"

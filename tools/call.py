@@ -121,3 +121,8 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"not usable: {name} is not a JSON number")
+
+
+def is_name(by: object) -> bool:
+    """Tell whether something can name who released a call: a text with a letter or a digit in it."""
+    return isinstance(by, str) and any(character.isalnum() for character in by)

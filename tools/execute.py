@@ -11,7 +11,7 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from tools.call import ARGUMENTS_LIMIT, cut, read_arguments, storable
+from tools.call import ARGUMENTS_LIMIT, cut, is_name, read_arguments, storable
 from tools.call import ERROR_LIMIT as ERROR_LIMIT
 from tools.call import ToolCall as ToolCall
 from tools.call import ToolResult as ToolResult
@@ -87,7 +87,7 @@ def _execute(
     except _UnusableArgumentsError as error:
         return error_result(call, "invalid_arguments", str(error))
     described = dry_run and found.tier == "dangerous"
-    if found.tier == "dangerous" and not described and not context.approved_by:
+    if found.tier == "dangerous" and not described and not is_name(context.approved_by):
         return error_result(call, "not_permitted", f"{found.name} needs an approval and this call has none.")
     if context.seconds_left() == 0.0:
         return error_result(call, "budget", f"{found.name} was not run: no time is left.")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tools.call import ToolCall, ToolResult, error_result
+from tools.call import ToolCall, ToolResult, error_result, is_name
 from tools.execute import prepare
 from tools.limits import Amounts, LimitReachedError, Limits, Usage, reserve
 from tools.loops import CallHistory, judge, note
@@ -47,7 +47,7 @@ class Approval:
 
     def final(self, call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall | ToolResult:
         """The call that may run, or the error result where the approval is not for this call or cannot be used."""
-        if not self.by.strip():
+        if not is_name(self.by):
             return error_result(call, "not_permitted", "The approval does not say who gave it.")
         if self.fingerprint != call.fingerprint:
             return error_result(call, "not_permitted", "The approval is for another call or other arguments.")

@@ -122,10 +122,10 @@ class Guard:
 
     def now(self) -> datetime:
         """Return the clock's time; raises GuardError when it has no zone or went backwards."""
-        time: object = self._clock()
-        if not isinstance(time, datetime) or time.tzinfo is None:
-            raise GuardError("clock", f"the clock gives {time!r}", "Give a time with a zone.")
-        with self._lock:
+        with self._lock:  # one reading at a time: threads that share a guard must not see each other's as going back
+            time: object = self._clock()
+            if not isinstance(time, datetime) or time.tzinfo is None:
+                raise GuardError("clock", f"the clock gives {time!r}", "Give a time with a zone.")
             if time < self._latest:
                 raise GuardError("clock", f"it is {time} after {self._latest}", "Check the clock of this machine.")
             self._latest = time

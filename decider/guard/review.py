@@ -69,6 +69,8 @@ def read_review(
     apply to edited arguments, and to approved ones again. Raises ApprovalError, or BrokenRuleError.
     """
     pending = waiting(turn)
+    if len({call.id for call, _ in pending}) != len(pending):
+        raise ApprovalError("answer", "two calls that wait have the same id", "Give each call of a turn its own.")
     if not isinstance(answer, Mapping) or set(answer) != {"by", "verdicts"}:
         raise ApprovalError("answer", f"{answer!r} is no answer"[:200], 'Write {"by": ..., "verdicts": {...}}.')
     by, verdicts = answer["by"], answer["verdicts"]
