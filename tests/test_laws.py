@@ -116,11 +116,21 @@ def test_which_task_asks_a_failing_router_first_does_not_matter(number: int, tog
     assert (ended.ended, dict(ended.values)["log"]) == ("ok", ("list", "input:0", "n0:0/1", "n0:3/1"))
 
 
-def test_a_router_fails_once_for_each_task_of_the_first_step_that_asks_it() -> None:
+def test_what_fails_once_fails_for_each_task_of_the_first_step_that_calls_it() -> None:
     ledger = Ledger()
     asked = [("a", "1"), ("a", "2"), ("a", "1"), ("b", "3"), ("a", "4"), ("b", "1")]
-    assert [ledger.first_for_task("/n0->r0", step, task) for step, task in asked] == [1, 1, 0, 0, 1, 0]
-    assert ledger.first_for_task("/n1->r0", "b", "3")
+    assert [ledger.first("/n0->r0", step, task) for step, task in asked] == [1, 1, 0, 0, 1, 0]
+    assert ledger.first("/n1->r0", "b", "3")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_task_of_a_node_is_tried_again_alike(number: int) -> None:
+    """With a failure of the node and one of its router, no task has a try left, whichever of the two ran first."""
+    twice = failing_twice(*LOG)
+    program = replace(twice, nodes=(NodeSpec("n0", "retry", LOG),))
+    laws.any_finishing_order(program, Schedule((number,)))
+    failed, ended = run(program).calls
+    assert (failed.ended, failed.next, ended.ended) == ("failed", ("n0", "n0"), "ok")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("langgraph") is None, reason="LangGraph is not installed")

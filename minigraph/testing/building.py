@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -37,16 +36,16 @@ CROWD = 2000
 
 
 class Ledger:
-    """What a built program remembers outside of its state: how often each place was called. Safe for threads.
+    """What a built program remembers outside of its state: which task has called what. Safe for threads.
 
     Raises CrowdedError for more than CROWD calls of nodes.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.calls: Counter[str] = Counter()
-        self.nodes = 0
+        self._called: set[tuple[str, str]] = set()
         self._first_steps: dict[str, str] = {}
+        self.nodes = 0
 
     def enter(self) -> None:
         """Counts the call of a node."""
@@ -55,20 +54,16 @@ class Ledger:
         if self.nodes > CROWD:
             raise CrowdedError(f"more than {CROWD} calls of nodes")
 
-    def first(self, place: str) -> bool:
-        """Counts a call, and tells whether it is the first."""
-        with self._lock:
-            self.calls[place] += 1
-            return self.calls[place] == 1
+    def first(self, place: str, step: str, task: str) -> bool:
+        """Notes a call, and tells whether it is its task's first, in the step of the place's first call.
 
-    def first_for_task(self, place: str, step: str, task: str) -> bool:
-        """Counts a call by a task, and tells whether it is that task's first, in the step of the place's first call.
-
-        Tasks of one step call in any order; which of them comes first must not matter.
+        The tasks of one step call in any order; which of them comes first must not matter.
         """
         with self._lock:
             began = self._first_steps.setdefault(place, step)
-        return began == step and self.first(f"{place} for {task}")
+            known = (place, task) in self._called
+            self._called.add((place, task))
+        return began == step and not known
 
 
 Delay = Callable[[str], float]
@@ -123,6 +118,14 @@ class _Builder:
             **engine.compile_options,
         )
 
+    def is_first(self, place: str) -> bool:
+        """Whether the running task is here for the first time, in the first step that comes here."""
+        runtime = self.engine.get_runtime()
+        if runtime is None:  # LangGraph asks the routers of an edit outside of any task, and a law asks them itself
+            return self.ledger.first(place, "edit", "edit")
+        info = runtime.execution_info
+        return self.ledger.first(place, info.checkpoint_id, info.task_id)
+
     # ------------------------------------------------------------------- nodes
 
     def function(self, program: Program, node: NodeSpec, place: str) -> Callable[[Any], Any]:
@@ -143,7 +146,7 @@ class _Builder:
             self.ledger.enter()
             if self.delay is not None:
                 time.sleep(self.delay(node.name))
-            if fails and self.ledger.first(place):
+            if fails and self.is_first(place):
                 if node.kind == "fail_once":
                     time.sleep(self.engine.patience)
                 raise Flaky(node.name)
@@ -181,7 +184,7 @@ class _Builder:
 
     def ask_and_fail(self, program: Program, node: NodeSpec, place: str, state: Any) -> dict[str, Any]:
         update = self.ask(program, node, 1, state)
-        if self.ledger.first(place):
+        if self.is_first(place):
             raise Flaky(node.name)
         return update
 
@@ -220,14 +223,6 @@ class _Builder:
         else:
             route.__annotations__ = {}
         builder.add_conditional_edges(router.source, route, path_map)
-
-    def is_first(self, place: str) -> bool:
-        """Whether the running task calls a router for the first time, in the first step that calls it."""
-        runtime = self.engine.get_runtime()
-        if runtime is None:  # LangGraph asks the routers of an edit outside of any task, and a law asks them itself
-            return self.ledger.first_for_task(place, "edit", "edit")
-        info = runtime.execution_info
-        return self.ledger.first_for_task(place, info.checkpoint_id, info.task_id)
 
 
 def seen(state: Any) -> str:

@@ -51,7 +51,11 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node: what it does, which keys it writes and where its Commands go."""
+    """A node: what it does, which keys it writes and where its Commands go.
+
+    What fails the first time, a node or a router, does so in the first step that calls it, once for each task of that
+    step: which of them is the first depends on who finishes first.
+    """
 
     name: str
     kind: Kind
@@ -66,8 +70,7 @@ class RouterSpec:
     """A router after `source` ("__start__" too): it takes the choice that the state's `total` counts to.
 
     `hint` says how its targets are declared: not at all, as a dict, as a list or as a Literal return annotation.
-    `bare` returns a single target without a list. `fails_once` makes it fail in the first step that asks it, once for
-    each task of that step: which of them is first depends on who finishes first.
+    `bare` returns a single target without a list. `fails_once` makes it fail the first time.
     """
 
     source: str

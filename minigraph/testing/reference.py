@@ -128,7 +128,7 @@ def shown(checkpoint: Checkpoint) -> tuple[Any, ...]:
 class _Past(Ledger):
     """A ledger in which everything has been called before, so that nothing fails any more."""
 
-    def first(self, place: str) -> bool:
+    def first(self, place: str, step: str, task: str) -> bool:
         return False
 
 
