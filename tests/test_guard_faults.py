@@ -16,7 +16,7 @@ from guard_rules import NOW, TODAY, Clock, Desk, examples, refund, refund_desk, 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decider.guard import Call, Decision, Guard, GuardError, HardRule, observe, start_monitor, versioned
+from decider.guard import Call, Decision, Fingerprints, Guard, GuardError, HardRule, observe, start_monitor, versioned
 
 NEW = 1_000
 
@@ -28,6 +28,7 @@ class World:
     desk: Desk
     guard: Guard
     acted: Decision
+    fingerprints: Fingerprints
     scores: list[Any]
     context: list[Any]
     groups: list[Any]
@@ -80,7 +81,7 @@ def world() -> Iterator[World]:
         guard = desk.guard()
         acted = guard.check(refund())
         assert acted.action == "act"
-        yield World(desk, guard, acted, **parts)
+        yield World(desk, guard, acted, desk.rule.fingerprints(), **parts)
 
 
 def put(part: str, value: object) -> Callable[[World], None]:
@@ -132,7 +133,7 @@ def monitor_damaged(world: World) -> None:
 
 
 def other_tool(world: World) -> None:
-    world.desk.write(examples(group="eu"), tool="wire")
+    world.desk.write(examples(group="eu"), tool="wire", fingerprints=world.fingerprints)
 
 
 def drift(world: World) -> None:
@@ -141,11 +142,11 @@ def drift(world: World) -> None:
 
 
 def stale(world: World) -> None:
-    world.desk.write(examples(group="eu"), max_age_days=5)
+    world.desk.write(examples(group="eu"), max_age_days=5, fingerprints=world.fingerprints)
 
 
 def other_fingerprint(world: World) -> None:
-    right = world.desk.rule.fingerprints()
+    right = world.fingerprints
     world.desk.write(examples(group="eu"), fingerprints=type(right)(**{**fields(right), "policy": "x"}))
 
 
@@ -202,7 +203,8 @@ ALL = {**STANDING, **JUDGING}
 
 def nothing_runs(world: World, names: list[str], new: Call) -> None:
     for name in names:
-        ALL[name](world)
+        with suppress(OSError, GuardError):  # an earlier fault may have taken away what this one would break
+            ALL[name](world)
     for thresholds in (None, (0.0, 0.0)):
         try:
             decision = world.guard.check(new, thresholds=thresholds)
@@ -233,11 +235,10 @@ def test_without_a_fault_the_same_calls_run() -> None:
         assert found.guard.release(refund(), found.acted).released_by == "guard"
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(ALL)), min_size=2, max_size=5, unique=True))
 def test_many_faults_never_yield_an_act(names: list[str]) -> None:
-    # One fault may take away the file that the next one would have broken.
-    with world() as found, suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, FileExistsError):
+    with world() as found:
         nothing_runs(found, names, refund(amount=NEW))
 
 
